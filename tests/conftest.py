@@ -31,6 +31,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
 from tests.forked import (  # noqa: F401  hooks of pytest
     pytest_configure_node,
     pytest_sessionstart,
+    pytest_unconfigure,
     pytest_xdist_setupnodes,
 )
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
@@ -69,7 +70,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
     collect_seldom()  # 6 % of the time of all tests
     spec.count = remembered(spec.count)
-    settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=50)
+    settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=30)
     settings.load_profile("vit")
 
 
@@ -196,6 +197,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures of the functions of `vit` are empty."""
     leave_blank(monkeypatch)
+
+
+@pytest.fixture
+def cells_here() -> Iterator[None]:
+    """Cells of a study are no processes: for tests in which that changes nothing."""
+    from tests.cells import here
+
+    with here():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from multiprocessing import forkserver, process, reduction, resource_tracker, ut
 from pathlib import Path
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 ROOT = Path(__file__).parents[1]
 REAL = bool(os.environ.get("VIT_REAL_PROCESSES")) or "forkserver" not in multiprocessing.get_all_start_methods()
@@ -118,6 +119,13 @@ def pytest_sessionstart(session):
         vars(_SERVER).update(found, _forkserver_alive_fd=os.pipe()[1], ensure_running=resource_tracker.ensure_running)
 
 
+def pytest_unconfigure(config):
+    """End the server of xdist's workers and wait for it: `time` counts the seconds of what was waited for."""
+    if config.pluginmanager.hasplugin("dsession") and _SERVER._forkserver_pid is not None:
+        os.kill(_SERVER._forkserver_pid, signal.SIGKILL)
+        os.waitpid(_SERVER._forkserver_pid, 0)
+
+
 class _End:
     """One end of a pipe, which goes to the server with the request, and is a number again in the new process."""
 
@@ -147,6 +155,7 @@ def _run(words, folder, variables, ends, start_new_session):
     if start_new_session:
         os.setsid()
     _move_in(folder, variables, ends)
+    _forget_hub()
     _lead(folder)
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
@@ -164,8 +173,7 @@ def _work(words, folder, variables, ends, _):
     """Become a worker of xdist."""
     _move_in(folder, variables, ends)
     _lead(folder)
-    for plugin in {"anyio", "hypothesis", "platformdirs"} & set(sys.modules):
-        sys.modules[plugin].__doc__ = "PYTEST_DONT_REWRITE"  # no warning that it is imported already
+    AssertionRewritingHook._warn_already_imported = lambda *_: None  # hypothesis, and what else has a plugin
     try:
         _interpret(words)
     finally:
@@ -179,7 +187,9 @@ def _move_in(folder, variables, ends):
         if end not in ends[number + 1 :]:
             os.close(end)
     os.chdir(folder)
-    _forget(variables)
+    os.environ.clear()
+    os.environ.update(variables)
+    tempfile.tempdir = None
     if "VIT_TEST" in variables:
         note = variables_of(variables["VIT_TEST"], os.getpid())
         note.parent.mkdir(exist_ok=True)
@@ -229,6 +239,7 @@ def _fork_server(path, words, numbers):
 def _serve(command, passed, folder, variables, ends):
     """Become a fork server, whose command has the numbers that its pipes have in the program."""
     _move_in(folder, variables, ends)
+    _forget_hub()
     main = forkserver.main
 
     def here(value):
@@ -261,13 +272,10 @@ class _Dispatch(_real_popen):
         pass
 
 
-def _forget(variables):
-    """Take over the variables, and forget what libraries keep of those of the server."""
-    os.environ.clear()
-    os.environ.update(variables)
-    tempfile.tempdir = None
+def _forget_hub():
+    """The hub's library reads its variables when it is imported."""
     for name in [name for name in sys.modules if name.split(".")[0] == "huggingface_hub"]:
-        del sys.modules[name]  # it reads its variables when it is imported
+        del sys.modules[name]
 
 
 def _interpret(words):

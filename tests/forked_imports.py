@@ -9,8 +9,8 @@ from vit.registry import command_module
 collect_seldom()
 import_timm()
 for name in (
-    "tests.forked", "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets",
-    "torchvision.transforms.v2", "vit.report.run.run_page", "vit.study.running.cell",
+    "tests.forked", "hypothesis.strategies", "lightning.pytorch", "matplotlib.figure", "scipy.stats",
+    "sklearn.datasets", "torchvision.transforms.v2", "vit.report.run.run_page", "vit.study.running.cell",
     "vit.training.fit", "vit.training.distributed.processes", "vit.training.planning.plan",
 ):  # fmt: skip
     import_module(name)

@@ -12,7 +12,6 @@ from tests.processes import ROOT
 from tests.runs import run_folder
 from tests.wandb_files import elsewhere, kept, plain  # noqa: F401  elsewhere is a fixture
 
-pytest.importorskip("wandb")
 SWEEP = yaml.safe_load((ROOT / "examples" / "sweep.yaml").read_text())
 SHORT = (
     "--network", "vit_tiny_cifar", "--model.network.depth", "1", "--image_size", "8", "--epochs", "1",

@@ -22,6 +22,7 @@ from vit.study.fold_table import FoldPredictions
 from vit.training.recipes.recipe import OptimConfig, Recipe
 from vit.training.recipes.values import dump
 
+pytestmark = pytest.mark.usefixtures("cells_here")  # but those of `killed`, which are processes
 FOLDS = 3
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", "1", "--optim.steps", "6", "--augment", "none",

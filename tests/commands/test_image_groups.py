@@ -132,6 +132,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
 
 
 @pytest.mark.faults("D32")
+@pytest.mark.usefixtures("cells_here")
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
     line += (

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import vit
+from tests.cells import here
 from tests.conftest import leave_blank
 from tests.data.parquet.written import rows_of, write
 from vit.commands.comparing.probe import _label
@@ -27,8 +28,9 @@ BACKBONES = "random:vit_nano_patch2_8,random:resnet10_small"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def empty_figures():
-    with pytest.MonkeyPatch.context() as patch:
+def quick():
+    """Empty figures, and cells in this process."""
+    with pytest.MonkeyPatch.context() as patch, here():
         leave_blank(patch)
         yield
 

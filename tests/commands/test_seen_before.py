@@ -96,6 +96,7 @@ def test_a_pretraining_has_seen_images_without_their_labels(vit, colors, tmp_pat
 
 
 @pytest.mark.faults("M9")
+@pytest.mark.usefixtures("cells_here")
 def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path):
     said = f"WARNING: the run {first}, from which this training starts, has trained on"
     out = ("--out", tmp_path)

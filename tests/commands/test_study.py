@@ -17,6 +17,7 @@ import vit as package
 from tests.processes import belonging, finish, linux_only, start, until
 from vit.study.folder import StudyDirectory, collect
 
+pytestmark = pytest.mark.usefixtures("cells_here")  # but those of `whole`, which are processes
 TIMES = ("seconds", "images_per_second")
 NANO = (
     *("--networks", "vit_nano_patch2_8"),
@@ -76,6 +77,7 @@ def whole(vit, given, tmp_path_factory):
     return out / given.name, answer
 
 
+@on_digits
 def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
     study, answer = whole
     found = rows(study)
@@ -100,6 +102,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
     assert vit("evaluate", run, "--output", study.parent / "evaluation").code == 0
 
 
+@on_digits
 def test_networks_of_a_seed_saw_the_same_nested_images(whole, given):
     study, _ = whole
     seen = {}
@@ -119,6 +122,7 @@ def test_networks_of_a_seed_saw_the_same_nested_images(whole, given):
     assert seen[networks[0], small, "0"] != seen[networks[0], small, "1"]
 
 
+@on_digits
 def test_the_bits_of_every_run_give_its_accuracy(whole, given):
     results, protocol, failed = collect(whole[0])
     assert len(results) == 8 and not failed and protocol["cells"].startswith("8 of 8")
@@ -232,6 +236,7 @@ def test_a_tried_value_that_fails_is_listed_and_another_is_chosen(vit, given, tm
     assert "vit_nano_patch2_8, lr=1e30" in page and "1 of 1 finished, 1 failed" in page
 
 
+@on_digits
 def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
     answer = vit(*given.line, "--out", tmp_path, "--dry_run")
     assert answer.code == 0 and "8 cells, about" in answer.out and "--dry_run" not in answer.out
@@ -254,17 +259,18 @@ def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
 
 @on_files
 @pytest.mark.faults("R9")
-def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, draw_classes):
+def test_cells_of_replaced_images_are_run_again(vit, given, tmp_path):
     """Another image under an old name: nothing that was learned from the old one is taken for the new."""
-    study, data = tmp_path / given.name, tmp_path / "data" / given.name
-    shutil.copytree(whole[0], study)
-    shutil.copytree(given.data, data)
-    line = [str(data) if word == given.data else word for word in given.line]
-    answer = vit(*line, "--out", tmp_path, "--dry_run")
-    assert answer.code == 0 and "8 of 8 cells are done already" in answer.out, answer.err  # the same images, moved
+    words = (*given.line, "--sizes", given.sizes[0], "--seeds", "1", "--out", tmp_path)
+    answer = vit(*words)
+    assert answer.code == 0 and len(rows(tmp_path / given.name)) == 2, answer.err
+    data = shutil.copytree(given.data, tmp_path / "data" / given.name)
+    line = [str(data) if word == given.data else word for word in words]
+    answer = vit(*line, "--dry_run")
+    assert answer.code == 0 and "2 of 2 cells are done already" in answer.out, answer.err  # the same images, moved
     shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
-    answer = vit(*line, "--out", tmp_path, "--dry_run")
-    assert answer.code == 2 and "8 of its finished cells would be missing in" in answer.err
+    answer = vit(*line, "--dry_run")
+    assert answer.code == 2 and "2 of its finished cells would be missing in" in answer.err
 
 
 @on_files

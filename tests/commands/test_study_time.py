@@ -33,8 +33,9 @@ def groups(content):
     return {(cell["images"], cell["seed"]) for cell in content["cells"]}
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monkeypatch):
-    answer, first = study("--time", "60s")
+    answer, first = study("--time", "60s", step=3.0)
     assert answer.code == 0, answer.err
     assert "60 s for everything" in answer.out and "would add" in answer.out
     assert first["protocol"]["seconds"] == 60 and first["protocol"]["looks"] == 1

@@ -2,12 +2,12 @@
 
 import copy
 import os
-import subprocess
 import sys
 
 import pytest
 import torch
 
+from tests.forked import run
 from tests.processes import ROOT
 from vit.models.memory_format import checkpoint_blocks
 from vit.models.spec import create_network
@@ -41,9 +41,7 @@ for (name, weight), other in zip(network.named_parameters(), exact.parameters())
 def test_gradients_of_narrow_convolutions_with_a_stride(how):
     """In channels-last this process crashes on a CPU of AVX2, which a variable asks others to be."""
     variables = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", GRADIENTS, how], env=variables, capture_output=True, text=True, timeout=300
-    )
+    done = run([sys.executable, "-c", GRADIENTS, how], env=variables, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -87,11 +87,12 @@ def test_timms_train_py(name, tmp_path):
     [(None, ""), (None, "net."), ("state_dict", "vit."), ("model_state_dict", "model.module._orig_mod."),
      ("weights_of_mine", "anything_at_all.")],
 )  # fmt: skip
-def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, cnn, tmp_path):
+def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, tmp_path):
+    cnn = drawn(timm.create_model("test_resnet", num_classes=7))
     state = {f"{prefix}{name}": value for name, value in cnn.state_dict().items()}
     beside = {"optimizer_state_dict": {"state": {0: {"exp_avg": torch.ones(9, 9)}}}, "epoch": 3}
     torch.save(state if wrapper is None else {**beside, wrapper: state}, tmp_path / "mine.pth")
-    assert computes(cnn, tmp_path / "mine.pth", network=CNN).num_classes == 7
+    assert computes(cnn, tmp_path / "mine.pth", network="test_resnet").num_classes == 7
 
 
 @pytest.mark.parametrize("wrapper", ["_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"])

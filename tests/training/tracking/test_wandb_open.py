@@ -19,8 +19,6 @@ from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import Sharing, Tracking
 from vit.training.tracking.wandb_tracker import SETTINGS
 
-pytest.importorskip("wandb")
-
 KEY = "0123456789abcdef0123456789abcdef01234567"
 
 # Enough of a W&B server for one run: GraphQL, the stream of rows, uploads. It says its port, then each request.

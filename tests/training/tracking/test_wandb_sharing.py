@@ -8,8 +8,6 @@ import pytest
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain, records  # noqa: F401  elsewhere is a fixture
 
-pytest.importorskip("wandb")
-
 SECURITY = (Path(__file__).parents[3] / "SECURITY.md").read_text(encoding="utf-8")
 TABLE = re.findall(r"^\| (.+?) \| (.+?) \| (always|`--tracker_\w+ true`) \|$", SECURITY, re.MULTILINE)
 OPTIONS = ("--tracker_media", "--tracker_model")
