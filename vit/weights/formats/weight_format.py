@@ -241,11 +241,10 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         "mlp_norm": "blocks.0.mlp.norm.weight" in weights,
         "pos_embed": "learned" if "pos_embed" in weights else "none",
     }
-    guess = ""
+    guess, image_size = "", _DEFAULT_SIZE
     if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states these two, either
         more = "".join(f", {name} {shown[name]}" for name in ("activation", "pool") if name not in known)
         guess = f"{sizes['num_heads']} heads, usual for a width of {D}{more}"
-    image_size = _DEFAULT_SIZE
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
         stated = known.get("prefix_positions")
