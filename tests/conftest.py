@@ -69,7 +69,10 @@ def pytest_collection(session: pytest.Session) -> None:
     from vit.models import spec
 
     collect_seldom()  # 6 % of the time of all tests
-    spec.count = remembered(spec.count)
+    counted = remembered(spec.count)
+    for name in ("vit.models.spec", "vit.training.planning.network_choice"):  # a forked worker has imported both
+        if name in sys.modules:
+            vars(sys.modules[name])["count"] = counted
     settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=30)
     settings.load_profile("vit")
 
