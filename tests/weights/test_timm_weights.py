@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from vit.errors import CheckpointError, UsageError
 from vit.models.spec import create_network
 from vit.models.timm_network import TimmNetwork
+from vit.weights.formats.timm_models import options_of_model
 from vit.weights.open import open_pretrained
 
 _slow = partial(pytest.param, marks=pytest.mark.slow)
@@ -138,6 +139,14 @@ def outcomes(name, folder):
 def test_weights_of_another_network_are_never_computed_as_ours(name, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(timm, "create_model", shallow)
     assert outcomes(name, tmp_path) == expected
+
+
+@pytest.mark.parametrize(("image_size", "is_ours"), [(224, True), (230, False)])
+def test_a_side_that_patches_do_not_divide_is_left_to_timm(image_size, is_ours):
+    """A ViT of ours took SigLIP so400m's 384 pixels for the 378 of its patches, and resized to them."""
+    with torch.device("meta"):
+        model = timm.create_model("vit_tiny_patch16_224", img_size=image_size)
+    assert (options_of_model(model) is not None) == is_ours
 
 
 @pytest.mark.slow

@@ -62,8 +62,11 @@ def options_of_model(model: Any) -> Options | None:
     """Options that shapes do not show of a model of timm; None: a part is of a type that our ViT does not compute."""
     if type(model) not in (VisionTransformer, VisionTransformerDistilled, Eva):
         return None
-    if type(model.patch_embed) is not PatchEmbed or getattr(model, "pool_include_prefix", False):
+    patches = model.patch_embed
+    if type(patches) is not PatchEmbed or getattr(model, "pool_include_prefix", False):
         return None
+    if any(side % patch for side, patch in zip(patches.img_size, patches.patch_size, strict=True)):
+        return None  # its convolution leaves out a border, as that of SigLIP so400m for 384 pixels
     rotary = _rotary_positions(model) if type(model) is Eva else ""
     if rotary is None or not (rotary or all(_is_plain(block) for block in model.blocks)):
         return None
