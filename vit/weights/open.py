@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+
+from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description, read_description
 from vit.checkpoints.io import file_hash
@@ -23,7 +26,7 @@ from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, published_heads, without
 from vit.weights.hubs import UNKNOWN, from_hugging_face, from_timm, license_of
 from vit.weights.named_model import named_model, read_as_torchvision, usual_networks
-from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
+from vit.weights.preprocess_config import Config, PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
 from vit.weights.trainer_file import State, check_state, describe_choice
 
@@ -179,6 +182,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
         )
     about = model if named is not None else None
     stated, guessed = _preprocess(facts, about, StatedPreprocess(converted.preprocess, f"usual for {found.name} files"))
+    stated = replace(stated, source=stated.source + _border(facts.config, converted.weights["patch_embed.proj.weight"]))
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
     class_names, assumed = _class_names(facts, num_classes)
@@ -195,6 +199,15 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
         multilabel=unfitted_rules(facts.task, num_classes) if num_classes else None,
         choice=file.choice or describe_choice(prefix, ()),
     )  # fmt: skip
+
+
+def _border(config: Config, kernel: Tensor) -> str:
+    """What is said where patches leave out a border of the stated images, as SigLIP so400m's of 384 pixels; else ""."""
+    tower, patch = config.get("vision_config"), max(1, *kernel.shape[-1:])
+    side = (tower if isinstance(tower, Mapping) else config).get("image_size")
+    if type(side) is not int or side % patch == 0:
+        return ""
+    return f"; its images of {side} pixels are resized to {side - side % patch}, where its patches cut off the border"
 
 
 def _not_those_of(model: TimmModel, facts: StatedFacts, source: str, why: str = "") -> CheckpointError:

@@ -103,6 +103,16 @@ def test_a_classifier_on_siglip_reads_the_mean_of_the_patches(has_head, transfor
     same(Logits(theirs), ours(weights, "Hugging Face CLIP, SigLIP", told), 32)
 
 
+@pytest.mark.parametrize(("image_size", "is_cut"), [(32, False), (34, True)])
+def test_a_border_that_no_patch_covers_is_said(image_size, is_cut, transformers, tmp_path):
+    """SigLIP so400m states 384 pixels, of which 27 patches of 14 see 378."""
+    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
+    config = transformers.SiglipConfig(vision_config={**SMALL, "image_size": image_size}, text_config=text, **CLASSES)
+    transformers.SiglipForImageClassification(config).save_pretrained(tmp_path)
+    said = "its images of 34 pixels are resized to 32" in str(open_pretrained(str(tmp_path)).facts())
+    assert said == is_cut
+
+
 def test_a_classifier_on_clip_is_refused(transformers, tmp_path):
     text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
     config = transformers.CLIPConfig(vision_config={**SMALL, "image_size": 32}, text_config=text, **CLASSES)
