@@ -145,8 +145,8 @@ def train_network(
         distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
     classifier = Classifier.of(plan, start.network, distillation)
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    own = [f"val/{path.partition(':')[2]}" for path in [plan.recipe.optim.metric] if path is not None]
-    columns = columns_with((*plan.source.task.validation_columns, *own))
+    measured = [f"val/{name}" for name in classifier.val_metrics]  # with one of the user's
+    columns = columns_with(tuple(dict.fromkeys([*plan.source.task.validation_columns, *measured])))
     description, patience = describe(plan, start.license), plan.recipe.optim.patience
     ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
     loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
