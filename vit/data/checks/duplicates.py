@@ -77,8 +77,8 @@ def exact_matches(groups: Labels, splits: Labels, labels: npt.NDArray[Any]) -> I
 def conflicts_note(source: Source, hashes: Mapping[str, Sequence[str]]) -> str:
     """How many images are copies of one with another label, by the content hashes of each split; "" where none is."""
     images = reduce(Samples.followed_by, source.splits.values())
-    contents = np.array([content for split in source.splits for content in hashes[split]], dtype=np.str_)
-    groups = np.where(contents == "", -1, np.unique(contents, return_inverse=True)[1])
+    numbers: dict[str, int] = {"": -1}  # a million long texts are sorted in five times the time
+    groups = np.array([numbers.setdefault(one, len(numbers)) for split in source.splits for one in hashes[split]])
     matches = exact_matches(groups, np.zeros_like(groups), images.labels)
     found = [(match.image, match.other) for match in matches if match.relation == "conflict"]
     if not found:
