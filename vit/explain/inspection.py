@@ -261,9 +261,12 @@ def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
     block = Block(config, drop_path_rate=0.0).to(device).eval()
     tokens = torch.randn(1, T, D, device=device)
     q, k, v = (torch.randn(1, H, T, D // H, device=device) for _ in range(3))
-    both = (lambda: block(tokens)), (lambda: attend(q, k, v))
-    whole, products = map(min, zip(*([_seconds(one, device) for one in both] for _ in range(NUM_TIMINGS)), strict=True))
-    return whole, products / whole if products <= whole else math.nan
+    block_seconds, product_seconds = [], []
+    for _ in range(NUM_TIMINGS):
+        block_seconds.append(_seconds(lambda: block(tokens), device))
+        product_seconds.append(_seconds(lambda: attend(q, k, v), device))
+    share = min(product_seconds) / min(block_seconds)
+    return min(block_seconds), share if share <= 1 else math.nan
 
 
 def _seconds(compute: Callable[[], Tensor], device: torch.device) -> float:
