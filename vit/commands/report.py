@@ -4,11 +4,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from vit.commands.cli.arguments import StrPath, fraction
+from vit.commands.cli.arguments import StrPath
 from vit.commands.cli.command_line import Metavar
 from vit.commands.studies.study_report import report_crossval, report_findings
 from vit.console import Reporter
-from vit.errors import UsageError
+from vit.errors import UsageError, fraction
 from vit.layout import CrossvalLayout, RunLayout, StudyLayout
 from vit.registry import PRETRAINING_PAGE
 

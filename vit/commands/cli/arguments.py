@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,17 +24,6 @@ StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
 Model = Annotated[StrPath, Metavar("RUN|CKPT")]
 ModelOrExport = Annotated[StrPath, Metavar("RUN|CKPT|EXPORT")]
-
-
-def fraction(option: str, value: float | str | None) -> float | None:
-    """The value of an option between 0 and 1, such as an accuracy; UsageError for another one, None where none is."""
-    if value is None:
-        return None
-    with suppress(ValueError):
-        if 0 < float(value) < 1:
-            return float(value)
-    shown = value if isinstance(value, str) else f"{value:g}"
-    raise UsageError(f"{option} {shown} is not between 0 and 1", "give a fraction such as 0.95")
 
 
 def path_list(paths: Paths) -> list[StrPath]:

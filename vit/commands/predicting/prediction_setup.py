@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import check_models, fraction, warn_of_unfinished
+from vit.commands.cli.arguments import check_models, warn_of_unfinished
 from vit.console import Reporter, percent
-from vit.errors import UsageError
+from vit.errors import UsageError, fraction
 from vit.inference.engines.engine_names import EngineName
 
 if TYPE_CHECKING:

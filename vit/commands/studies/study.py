@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, fraction, without_dry_run
+from vit.commands.cli.arguments import StrPath, without_dry_run
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import check_time, show_estimate, show_study, with_design
 from vit.commands.studies.study_options import StudyOptions, read_values, read_words
@@ -13,7 +13,7 @@ from vit.commands.studies.study_plan import StudyPlan, make_study_plan, of_folds
 from vit.commands.studies.study_report import report_findings, track_findings
 from vit.commands.studies.study_series import fold_sources
 from vit.console import Reporter, count_of, duration
-from vit.errors import UsageError
+from vit.errors import UsageError, fraction
 from vit.layout import FEATURES
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
-from vit.errors import UsageError
+from vit.errors import UsageError, fraction
 from vit.tasks.levels import Level, levels_of
 
 SetMethod = Literal["lac", "aps", "class_conditional"]
@@ -158,8 +158,7 @@ def answer_rule(
         coverage: probability that a set has the true class; None: no sets.
     """
     for name, value in (("reject_below", reject_below), ("target_accuracy", target_accuracy), ("coverage", coverage)):
-        if value is not None and not 0 < value < 1:
-            raise UsageError(f"{name} {value:g} is not between 0 and 1", "give a fraction such as 0.95")
+        fraction(name, value)
     levels = () if reject_below is None else tuple((one, reject_below) for one in levels_of(class_names))
     if target_accuracy is None and coverage is None:
         return AnswerRule(reject_below or 0.0, levels=levels)
