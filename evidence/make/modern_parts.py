@@ -1,4 +1,4 @@
-"""Parts of later papers that `vit` has no option for, as code of one's own: evidence/make/studies/cifar10_parts.yaml."""
+"""Parts of later papers that `vit` has no option for, as own code: evidence/make/studies/cifar10_parts.yaml."""
 
 import numpy as np
 import numpy.typing as npt
