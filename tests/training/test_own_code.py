@@ -231,6 +231,13 @@ def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
     assert len(list(Path("studies").rglob("result.json"))) == 2
 
 
+def test_a_network_of_ones_own_takes_the_place_of_a_files(vit, mine):
+    Path("nano.yaml").write_text("model: {network: {name: vit_nano_patch2_8, depth: 2}}")
+    answer = vit("train", "digits", "--config", "nano.yaml", "--network", "mine:Columns", "--dry_run")
+    assert answer.code == 0, answer.err
+    assert "mine:Columns" in answer.out + answer.err
+
+
 def test_the_code_that_a_recipe_names():
     own = Recipe(model=ModelConfig({"name": "a:B"}), augment=AugmentConfig(own="c:d"), optim=OptimConfig(metric="e:f"))
     assert own_code(own) == ["a:B", "c:d", "e:f"] and own_code(Recipe()) == []

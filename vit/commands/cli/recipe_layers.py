@@ -60,11 +60,12 @@ class RecipeLayers:
         """
         if self.kind is PretrainRecipe:
             return self._pretraining()
+        for layer in (*self.files, self.options):  # the user's own words; a run folder's do not come here
+            for name in ((layer.get("model.network") or {}).get("name"), *map(layer.get, _OWN_CODE)):
+                if is_path(path := str(name)):
+                    trust(path)
         below = [{**_UNTRAINED, "model.init_from": AUTO}]
         layers = self._above(below)
-        for name in (_network(layers), *map(layers.get, _OWN_CODE)):
-            if is_path(path := str(name)):  # the user's own words; a run folder's do not come here
-                trust(path)
         source = _source(layers)
         is_pretrained = _is_pretrained(layers)
         if not self.configs and source in shipped_configs():
