@@ -238,6 +238,11 @@ def test_a_network_of_ones_own_takes_the_place_of_a_files(vit, mine):
     assert "mine:Columns" in answer.out + answer.err
 
 
+def test_a_pretraining_runs_the_network_that_its_command_names(vit, mine):
+    answer = vit("pretrain", "digits", "--network", "mine:Columns", "--dry_run")
+    assert answer.code == 2 and "does not say which of its layers computes the classes" in answer.err
+
+
 def test_the_code_that_a_recipe_names():
     own = Recipe(model=ModelConfig({"name": "a:B"}), augment=AugmentConfig(own="c:d"), optim=OptimConfig(metric="e:f"))
     assert own_code(own) == ["a:B", "c:d", "e:f"] and own_code(Recipe()) == []

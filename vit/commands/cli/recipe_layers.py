@@ -58,12 +58,12 @@ class RecipeLayers:
         With pretrained weights the recipe for the data set gives its split alone: the rest is for random weights.
         Its init_from is "auto" where nothing says what to start from.
         """
-        if self.kind is PretrainRecipe:
-            return self._pretraining()
         for layer in (*self.files, self.options):  # the user's own words; a run folder's do not come here
             for name in ((layer.get("model.network") or {}).get("name"), *map(layer.get, _OWN_CODE)):
                 if is_path(path := str(name)):
                     trust(path)
+        if self.kind is PretrainRecipe:
+            return self._pretraining()
         below = [{**_UNTRAINED, "model.init_from": AUTO}]
         layers = self._above(below)
         source = _source(layers)
