@@ -66,8 +66,7 @@ class RecipeLayers:
             return self._pretraining()
         below = [{**_UNTRAINED, "model.init_from": AUTO}]
         layers = self._above(below)
-        source = _source(layers)
-        is_pretrained = _is_pretrained(layers)
+        source, is_pretrained = _source(layers), _is_pretrained(layers)
         if not self.configs and source in shipped_configs():
             shipped = self._read(_shipped(source, _network(layers)))
             below.append(_section("data", shipped) if is_pretrained else shipped)
