@@ -1,7 +1,7 @@
 """docs/leaderboard.md, docs/claims.md, docs/results.md and docs/atlas.md; their numbers come from evidence/ alone."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from atlas_page import FIGURE, PAGE, write_atlas
@@ -19,7 +19,8 @@ HEADS = (
     "data", "network", "parameters", "test accuracy (95 % interval)", "seeds", "each seed", "minutes a run",
     "hardware", "command",
 )  # fmt: skip
-SHORT = (0, 1, 3, 4, 8)  # columns of the leaderboard in the README
+MAIN, HARDWARE = (0, 1, 2, 3, 4, 5, 8), (0, 1, 6, 7)  # columns of the two tables of the leaderboard
+SHORT = (0, 1, 3, 4, 8)  # and of that in the README
 SHORT_BOARD = re.compile(r"(<!-- written by `make results` -->\n).*?(\n<!-- end -->)", re.DOTALL)
 NOTE = "<!-- written by `make results` from evidence/; edit evidence/make/rows.toml or evidence/make/*.py -->"
 
@@ -61,13 +62,10 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         f"{OF_P} Minutes are means of the runs, and hours are sums. Runs of a row often share a machine, and other "
         "work may have slowed them.",
         "",
-        table_line(HEADS),
-        table_line(["---"] * len(HEADS)),
     ]
     board = {name: shown for name, one in kept.items() if (shown := one.on_board) is not None}
-    for one in board.values():
-        lines += [table_line(cells) for cells in _board_lines(one)]
-    lines.append("")
+    cells = [line for one in board.values() for line in _board_lines(one)]
+    lines += [*_table(MAIN, cells), "", "## Hardware", "", *_table(HARDWARE, cells), ""]
     for name, one in board.items():
         lines += [f"## `{name}`", "", f"{one.row.title}. {progress(one)}", ""]
         lines += [f"`make results ROW={name}` runs `{one.row.command}`.", ""]
@@ -87,15 +85,20 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
 
 def short_board(text: str, kept: Mapping[str, Kept]) -> str:
     """The text of the README with its short form of the leaderboard written again."""
-    lines = [table_line([HEADS[place] for place in SHORT]), table_line(["---"] * len(SHORT))]
-    for one in kept.values():
-        if (shown := one.on_board) is not None:
-            lines += [
-                table_line([cells[place] for place in SHORT])
-                for cells in _board_lines(shown)
-                if cells[1].partition(" (")[0] in one.row.front
-            ]
+    cells = [
+        line
+        for one in kept.values()
+        if (shown := one.on_board) is not None
+        for line in _board_lines(shown)
+        if line[1].partition(" (")[0] in one.row.front
+    ]
+    lines = _table(SHORT, cells)
     return SHORT_BOARD.sub(lambda found: "\n".join((found[1], *lines, found[2])), text)
+
+
+def _table(columns: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table of some of the columns of the leaderboard."""
+    return [table_line([line[place] for place in columns]) for line in (HEADS, ["---"] * len(HEADS), *cells)]
 
 
 def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
