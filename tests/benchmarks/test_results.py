@@ -83,7 +83,7 @@ def test_the_pages_are_written_from_what_is_kept(pages, evidence, kept):
 
 
 def test_the_board_says_which_images_and_weights_an_accuracy_is_about(pages):
-    board = pages.BOARD.read_text(encoding="utf-8")
+    board = pages.BOARD.read_text(encoding="utf-8").partition("## Hardware")[0]
     assert board.count("|photographs of clothing, 1,000 of 3,068 training images; from published weights|") == 2
     assert board.count("\n|CIFAR-10|") == 4  # all images, from random weights
 
@@ -293,7 +293,7 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(pages, evide
     machines = {"a laptop": [cell for cell in cells if "/ViT/" in cell], "a server": [c for c in cells if "/CNN/" in c]}
     path.write_text(json.dumps(machines), encoding="utf-8")
     lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
-    vit, cnn = (next(line for line in lines if f"|{name} (" in line) for name in ("ViT", "CNN"))
+    vit, cnn = (next(line for line in lines[::-1] if f"|{name} (" in line) for name in ("ViT", "CNN"))
     assert "|a laptop (each run: cpu, 1 thread)" in vit and "|a server (each run: cpu, 1 thread)" in cnn
     assert any("a laptop (each run: cpu, 1 thread); a server (each run: cpu, 1 thread)" in line for line in lines)
 
@@ -313,7 +313,7 @@ def test_a_network_that_two_machines_trained_has_the_device_and_the_minutes_of_e
         content |= {"device": "a GPU", "seconds": 12.0} if cell in on_gpu else {"seconds": 60.0 + number % 2}
         result.write_text(json.dumps(content), encoding="utf-8")
     lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
-    vit, cnn = (next(line for line in lines if f"|{name} (" in line) for name in ("ViT", "CNN"))
+    vit, cnn = (next(line for line in lines[::-1] if f"|{name} (" in line) for name in ("ViT", "CNN"))
     assert f"|1.0 ({machine}); 0.2 (a GPU)|{machine} (each run: cpu, 1 thread); a GPU|" in vit
     assert f"|1.0|{machine} (each run: cpu, 1 thread)|" in cnn
 
