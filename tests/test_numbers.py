@@ -40,7 +40,7 @@ def unfounded(section):
     ("page", "heading", "section"),
     [
         (page.relative_to(ROOT), *found)
-        for page in [ROOT / "README.md", *sorted({*DOCS.rglob("*.md")} - GENERATED)]
+        for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted({*DOCS.rglob("*.md")} - GENERATED)]
         for found in sections(page)
     ],
     ids=lambda value: str(value)[:40],
