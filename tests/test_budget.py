@@ -17,6 +17,7 @@ LIMITS = {
     "words in docs/": 60_000,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
+    "megabytes of evidence/": 20,
 }
 GENERATED = {"architecture.md", "claims.md", "faults.md", "leaderboard.md", "results.md"}
 
@@ -47,6 +48,7 @@ def sizes() -> dict[str, int]:
             words_of(page) for page in pages if page.name not in GENERATED
         ),
         "lines of README.md": lines_of(ROOT / "README.md"),
+        "megabytes of evidence/": sum(path.stat().st_size for path in (ROOT / "evidence").rglob("*.*")) // 10**6,
     }
 
 
