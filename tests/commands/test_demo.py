@@ -236,7 +236,7 @@ def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run
     shutil.copy(digits_run.best, alone)
     title, lines = heading_of(alone, load(alone, "cpu"))
     assert title == "vit_nano_patch2_8" and examples_of(alone, tmp_path) == []
-    assert lines[1].startswith("Validation accuracy ") and lines[1].endswith(", which is no test")
+    assert lines[1].startswith("Validation accuracy ") and lines[1].endswith(", which is not a test")
 
 
 def test_a_model_of_several_labels_without_a_run_has_its_validation_map(labels_run, tmp_path):

@@ -153,7 +153,7 @@ def heading_of(model: Path, predictor: Predictor) -> tuple[str, list[str]]:
         for name, words in _ACCURACIES.items()
         if name in origin.metrics
     ] + [
-        f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which is no test"
+        f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which is not a test"
         for name, words in _VALIDATED.items()
         if f"val/{name}" in description.metrics
     ]
