@@ -20,10 +20,16 @@ from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.training import train_progress
+from vit.data.checks.contents import read_contents
+from vit.data.core.groups import with_groups
 from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import EvaluationSampler
+from vit.data.sources.sources import open_source
+from vit.errors import DataError
+from vit.training.fit import check_unchanged, write_beginning
 from vit.training.loop import Classifier
 from vit.training.optim import Decay, make_schedule
+from vit.training.recipes.recipe import Recipe
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
 DEMANDING = (
@@ -366,6 +372,8 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 TWICE = """
 import os, signal
 from vit.commands.training import train_progress
+from vit.data.checks.contents import read_contents
+from vit.data.core.groups import with_groups
 from vit.training import observers
 observers.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):
@@ -513,6 +521,25 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     assert answer.code == 3 and "splits.csv lists: 1 are missing, changed" in answer.err
     (data / "light" / "11.png").write_bytes(original)
     assert vit("train", "--resume", run).code == 0
+
+
+@pytest.mark.faults("D18")
+def test_changed_classes_and_groups_are_not_resumed(draw_classes, tmp_path):
+    """A class without images and a group are in no image, and outputs and intervals would change all the same."""
+    data = draw_classes(tmp_path / "data", ("b", "c"), 3)
+    (data / "d").mkdir()
+    source, run = open_source(str(data), allow_empty=True), RunDirectory(tmp_path)
+    contents = read_contents(source)
+    grouped = with_groups(source, "(.)/")
+    write_beginning(run, Recipe(), grouped, contents)
+    check_unchanged(run, grouped, contents)
+    check_unchanged(run, source, contents, may_have_moved=True)
+    with pytest.raises(DataError, match="6 are missing, changed, or in another class, split or group; 6 are new"):
+        check_unchanged(run, with_groups(source, "(.)[.]"), contents)
+    (data / "d").rename(data / "a")
+    changed = with_groups(open_source(str(data), allow_empty=True), "(.)/")
+    with pytest.raises(DataError, match="the classes of data differ from"):
+        check_unchanged(run, changed, contents, may_have_moved=True)
 
 
 KILLED_AT = """

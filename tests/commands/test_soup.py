@@ -84,3 +84,8 @@ def test_runs_whose_average_means_nothing_are_refused(vit, runs, colors, digits_
     answer = vit("train", colors, "--init_from", first, *OPTIONS, "--data.split_seed", 3, "--out", tmp_path)
     other = vit("soup", found[0], run_folder(tmp_path), "--output", tmp_path / "soup.ckpt")
     assert answer.code == 0 and other.code == 3 and "has other validation images" in other.err
+    relabeled = shutil.copytree(found[1], tmp_path / "relabeled")
+    table = (relabeled / "splits.csv").read_text()
+    (relabeled / "splits.csv").write_text(table.replace(",red,validation", ",blue,validation", 1))
+    other = vit("soup", found[0], relabeled, "--output", tmp_path / "soup.ckpt")
+    assert other.code == 3 and "has other validation images or labels" in other.err

@@ -7,6 +7,7 @@ from scipy.stats import t
 
 from vit.inference.scores.intervals import Metric, wilson
 from vit.study.crossval import fold_accuracy
+from vit.study.fold_table import FoldPredictions
 
 
 def test_the_interval_is_that_of_nadeau_and_bengio():
@@ -85,3 +86,14 @@ def test_a_fold_counts_its_groups_as_its_own_result_does():
         expected = Metric.share(correct[folds == fold], groups[folds == fold])
         assert (interval.value, interval.low, interval.high) == (expected.value, expected.low, expected.high)
         assert interval.low < fold_accuracy(correct, folds).folds[fold].low
+
+
+def test_a_table_of_folds_keeps_the_predictions_of_nearly_equal_probabilities(tmp_path):
+    probabilities = np.random.default_rng(0).normal(0.1, 3e-7, (50, 10)).astype(np.float32)
+    found = FoldPredictions(
+        tuple("abcdefghij"), ("x",) * 50, np.zeros(50, dtype=np.int64), probabilities, np.ones(50), ("",) * 50
+    )
+    found.write(tmp_path / "predictions.csv")
+    again = FoldPredictions.read(tmp_path / "predictions.csv")
+    assert (again.probabilities == probabilities).all()
+    assert (again.predictions == found.predictions).all()

@@ -208,6 +208,13 @@ def test_paired_gap_covers(p_first, p_second):
     assert 0.93 < covered < 0.99
 
 
+def test_few_groups_have_the_p_of_student_at_every_level():
+    groups = np.repeat(np.arange(6), 10)
+    first = np.arange(60) % 10 < np.repeat([9, 8, 10, 7, 9, 8], 10)
+    by_student = stats.ttest_1samp(first.reshape(6, 10).mean(axis=1), 0).pvalue
+    assert by_student <= mcnemar(first, np.zeros(60, dtype=bool), groups).p < 2 * by_student
+
+
 def test_groups_that_agree_everywhere_are_as_many_as_groups():
     """A hundred images of five groups, on which two networks agree, had the interval of a hundred images."""
     right, groups = np.ones(100, dtype=bool), np.repeat(np.arange(5), 20)

@@ -131,9 +131,8 @@ class ImageSet:
     def of(cls, rows: Sequence[tuple[str, SplitRow]]) -> Self:
         """The images of rows, each with its split."""
         by_path = _hash(f"{split}\0{row.label}\0{row.path}" for split, row in rows)
-        if not any(row.content_hash for _, row in rows):
-            return cls("", by_path)
-        return cls(_hash(f"{split}\0{row.label}\0{row.content_hash or row.path}" for split, row in rows), by_path)
+        by_content = _hash(f"{split}\0{row.label}\0{row.content_hash or row.path}" for split, row in rows)
+        return cls(by_content if any(row.content_hash for _, row in rows) else "", by_path)
 
     def is_same(self, other: "ImageSet") -> bool:
         """Whether both are the same images: by their contents where both know these, else by their paths."""

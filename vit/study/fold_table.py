@@ -27,7 +27,7 @@ class FoldPredictions:
     class_names: tuple[str, ...]  # C names in the order of their numbers
     paths: tuple[str, ...]  # (n,) absolute paths of files; names where a data set has no files
     labels: Labels  # (n,) given class numbers
-    probabilities: Floats  # (n, C) calibrated probabilities
+    probabilities: Floats  # (n, C) calibrated probabilities; a table has all digits of a float32, so that none is tied
     folds: Labels  # (n,) number of the fold whose network has not seen the image, from 1
     groups: tuple[str, ...]  # (n,) group of each image; "" where images have none
 
@@ -76,10 +76,10 @@ class FoldPredictions:
         own = self.probabilities[np.arange(len(self.labels)), self.labels]
         columns = (self.paths, self.labels, self.predictions, own, self.folds, self.groups, self.probabilities)
         header = (*COLUMNS, *(OF_CLASS + name for name in self.class_names))
-        with atomic_write(path) as partial, new_table(partial, header, digits=6) as table:
+        with atomic_write(path) as partial, new_table(partial, header) as table:
             for name, label, guess, probability, fold, group, row in zip(*columns, strict=True):
                 words = (name, self.class_names[label], self.class_names[guess])
-                table.row((*words, float(probability), int(fold), group, *map(float, row)))
+                table.row((*words, float(str(probability)), int(fold), group, *(float(str(p)) for p in row)))
 
     @classmethod
     def read(cls, path: Path) -> "FoldPredictions":

@@ -26,6 +26,7 @@ from vit.data.loading.loader import AUTO_CACHE_BYTES
 from vit.data.loading.module import ImageDataModule
 from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
+from vit.plain_files import read_json
 from vit.training.callbacks.checkpoints import BestCheckpoint
 from vit.training.callbacks.checks import EarlyEnd
 from vit.training.callbacks.metrics_csv import columns_with
@@ -165,12 +166,15 @@ def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents:
 
 
 def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_have_moved: bool = False) -> None:
-    """Raise DataError if the images of a run have changed, because the order of images would change too.
+    """Raise DataError if the images or the classes of a run have changed: batches and outputs would change too.
 
     With `may_have_moved`, equal contents in the same order are enough, wherever the files lie.
     """
     before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
     if before.keys() == now.keys() and all(_same(before[split], now[split], may_have_moved) for split in now):
+        names = run.class_names_path  # a class without images may be new, gone or renamed
+        if names.is_file() and read_json(names) != {"classes": list(source.class_names)}:
+            raise DataError(f"the classes of {source.name} differ from {names}", "restore them, or start a new run")
         return
     images = [[(split, row) for split, rows in listed.items() for row in rows] for listed in (before, now)]
     known, here = ({tuple(row[:3]) for _, row in rows} for rows in images)
@@ -179,7 +183,7 @@ def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_h
     gone, new = len(known - here), len(here - known)
     raise DataError(
         f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
-        f"or in another class or split; {new:,} are new",
+        f"or in another class, split or group; {new:,} are new",
         "restore them, or start a new run",
     )
 
@@ -190,6 +194,7 @@ def _same(before: Sequence[SplitRow], now: Sequence[SplitRow], may_have_moved: b
         (old.path == new.path or (may_have_moved and old.content_hash != ""))
         and old.label == new.label
         and old.content_hash in ("", new.content_hash)
+        and (may_have_moved or old.group == new.group)
         for old, new in zip(before, now, strict=True)
     )
 

@@ -105,9 +105,8 @@ def compare(
         best = max(finished, key=lambda run: int(run.correct.sum()))
         reporter.next_command(f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES")
     accuracies = dict(zip((run.name for run in finished), found.accuracies, strict=True))
-    differences = {pair.other.name: pair.gap for pair in found.pairs}
     paths = [finished[0].rows[index].path for index in in_order]
-    return ComparisonSummary(found.num_images, accuracies, differences, paths)
+    return ComparisonSummary(found.num_images, accuracies, {pair.other.name: pair.gap for pair in found.pairs}, paths)
 
 
 def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:

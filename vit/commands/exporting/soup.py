@@ -99,14 +99,11 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     split = fitted_split(source.splits) or "validation"
     uncalibrated = scored(mixed, source.splits[split])
     fitted = fit_temperature(uncalibrated, split)
-    calibrated = uncalibrated.at(fitted.value)
+    fit = uncalibrated.at(fitted.value)
     above = os.path.commonpath([Path(run).absolute() for run in paths])
     names = ", ".join(os.path.relpath(run, above) for run in used)
-    made_of = f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000]
-    scores = ValidationScores.of(
-        calibrated.labels, calibrated.probabilities, calibrated.groups, split, first.class_names
-    )
-    metrics = {"val/acc1": accuracy}
+    metrics, made_of = {"val/acc1": accuracy}, f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000]
+    scores = ValidationScores.of(fit.labels, fit.probabilities, fit.groups, split, first.class_names)
     description = replace(first, temperature=fitted.value, metrics=metrics, validation_scores=scores, made_of=made_of)
     network.load_state_dict(mixed)
     write_new_checkpoint(checkpoint_content(description, network.cpu().state_dict()), path)
@@ -145,8 +142,8 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
         raise UsageError(problem, "give run folders")
     recipes, splits = [read_recipe(run.config_path) for run in runs], []
     for run in runs:
-        rows = splits_of_run(run)
-        splits.append({split: [row.content_hash or row.path for row in part] for split, part in rows.items()})
+        listed = splits_of_run(run).items()
+        splits.append({split: [(row.content_hash or row.path, row.label) for row in rows] for split, rows in listed})
     first_start = recipes[0].model.init_from
     for name, recipe, images in zip(paths, recipes, splits, strict=True):
         start = recipe.model.init_from
@@ -156,7 +153,8 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
             raise UsageError(f"{name} {what}: an average of such weights means nothing", fix)
         for split in ("validation", "calibration", "test"):
             if images.get(split) != splits[0].get(split):
-                raise DataError(f"{name} has other {split} images than {paths[0]}", "give runs with the same splits")
+                problem = f"{name} has other {split} images or labels than {paths[0]}"
+                raise DataError(problem, "give runs with the same splits")
     source = images_of_run(runs[0], recipes[0])
     for split in splits[0].keys() - {"train"}:
         check_own_images(runs[0], source, split, reporter)

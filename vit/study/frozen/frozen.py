@@ -248,6 +248,5 @@ def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
 
 def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:
     """Features (n, D) and labels (n,) of the images that have features."""
-    kept = [row for row in rows if row.content_hash in stored.place]
-    places = [stored.place[row.content_hash] for row in kept]
-    return stored.values[places].numpy(), np.array([row.label for row in kept])
+    own = [row for row in rows if row.content_hash in stored.place]
+    return stored.values[[stored.place[row.content_hash] for row in own]].numpy(), np.array([row.label for row in own])

@@ -84,9 +84,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *ids):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    name = recipe.name or run.path.name
     study = next((parent.parent for parent in run.path.parents if parent.name == CELLS), run.path)
-    settings = Tracking(run.path, study, name, group, plain(plan.recipe), NUMBERS_ALONE)
+    settings = Tracking(run.path, study, recipe.name or run.path.name, group, plain(plan.recipe), NUMBERS_ALONE)
     tracker = open_trackers(plan.recipe, settings, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None

@@ -61,15 +61,15 @@ class MeasuredCurve:
         """Expected errors at any sizes (n,), with both ends of their 95 % intervals."""
         freedom = float((self.seeds - 1).sum()) + _PRIOR_FREEDOM
         of_seeds = (self.squares + _PRIOR_FREEDOM * _SEED_DEVIATION**2) / freedom / self.seeds
-        known, wanted = (
-            np.log(np.asarray(sizes, dtype=np.float64) / self.sizes[0]) for sizes in (self.sizes, num_images)
-        )
-        cross = _covariance(wanted, known)
-        weights = np.linalg.solve(_covariance(known, known) + np.diag(of_seeds) + self.by_images, cross.T)
-        center = _SLOPE * wanted + (np.log(self.errors) - _SLOPE * known - np.log(self.errors[0])) @ weights
-        center = center + np.log(self.errors[0])
+        known, wanted = (np.log(np.asarray(sizes) / self.sizes[0]) for sizes in (self.sizes, num_images))
+        cross, away = _covariance(wanted, known), np.log(self.errors / self.errors[0]) - _SLOPE * known
+        whole = _covariance(known, known) + np.diag(of_seeds) + self.by_images
+        weights = np.linalg.solve(whole, cross.T)
+        center = _SLOPE * wanted + away @ weights + np.log(self.errors[0])
         variance = np.diag(_covariance(wanted, wanted)) - np.einsum("nm,mn->n", cross, weights)
-        reach = float(stdtrit(freedom, 1 - ALPHA / 2)) * np.sqrt(np.maximum(variance, 0.0))
+        # a curve that bends more than the prior expects, such as at a floor, widens its intervals (Birge 1932)
+        misfit = max(away @ np.linalg.solve(whole, away) / max(len(known) - 1, 1), 1.0)
+        reach = float(stdtrit(freedom, 1 - ALPHA / 2)) * np.sqrt(np.maximum(variance, 0.0) * misfit)
         center, low, high = (np.exp(np.minimum(each, 0.0)) for each in (center, center - reach, center + reach))
         return center, low, high
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import stdtr, stdtrit
 from scipy.stats import binom
 
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.findings import Difference, Gain, Interval, MarginOfError
+from vit.study.findings import ALPHA, Difference, Gain, Interval, MarginOfError
 from vit.study.statistics.variance_components import (
     LEAST_SHARED,
     Answers,
@@ -224,9 +224,10 @@ def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None =
     fewer = min(only_first, only_second)
     point = float(binom.pmf(fewer, split, 0.5))
     p = 2 * float(binom.cdf(fewer, split, 0.5)) - point if only_first != only_second else 1 - point / 2 * (split > 0)
-    if groups is not None and split:
-        value, error = (only_first - only_second) / len(groups), _error_of_groups(first_correct, second_correct, groups)
-        p = max(p, float(2 * ndtr(-abs(value) / error)) if error else 0.0)
+    if groups is not None and (error := _error_of_groups(first_correct, second_correct, groups)):
+        freedom = max((effective_number(groups) or 1.0) - 1, 1.0)
+        widths = abs(only_first - only_second) / len(groups) / (NORMAL_QUANTILE * error)  # of half the interval
+        p = max(p, float(2 * stdtr(freedom, -widths * stdtrit(freedom, 1 - ALPHA / 2))))
     return McNemar(only_first, only_second, p)
 
 
