@@ -132,13 +132,13 @@ def test_whether_more_images_help_needs_no_curve(errors, words):
 
 
 def test_where_the_last_step_is_unclear_wider_steps_answer():
-    """A figure in which the error fell from 40 to 20 % stood below "Unclear", because the last step alone was open."""
+    """The answer tells the fall that is shown and the step that is open: "Likely" was said at a floor, too."""
     cells = study({"a": [0.4, 0.3, 0.27]}, sizes=(100, 200, 250), seeds=5)
     few = summarize([replace(one, correct=one.correct[:: T // 100]) for one in cells], PROTOCOL, [], None)
     wide, last = few.series[0].gains
     assert (wide.from_images, last.from_images) == (100, 200)
     assert wide.p < 0.05 <= last.p
-    assert few.answer[1].startswith("Likely: from 100 to 250 images the errors of a fell by ")
+    assert few.answer[1].startswith("Unclear since 200: from 100 to 250 images the errors of a fell by ")
     assert len(few.answer[1].split()) <= MOST_WORDS
 
 

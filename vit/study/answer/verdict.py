@@ -16,7 +16,7 @@ from vit.study.answer.answer_warnings import (
 )
 from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Gain, Interval, Protocol, Series, VerdictText
 
-MOST_WORDS = 25  # of a sentence of the answer
+MOST_WORDS = 27  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
 _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
 _UNLIKE_FLOPS = 1.2  # ratio of the FLOPs of two networks that is worth a word
@@ -144,8 +144,8 @@ def _more_images(one: Series) -> str:
     kind, changed = _gain_text(one.name, gain)
     helped = [step for step in one.gains if step.p < ALPHA and step.fall.value > 0]
     if kind == "Unclear" and helped:
-        gain = helped[-1]
-        kind, changed = "Likely", _gain_text(one.name, gain)[1]
+        kind, gain = f"Unclear since {gain.from_images:,}", helped[-1]  # "Likely" was wrong where errors reach a floor
+        changed = _gain_text(one.name, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 
