@@ -144,7 +144,7 @@ def _more_images(one: Series) -> str:
     kind, changed = _gain_text(one.name, gain)
     helped = [step for step in one.gains if step.p < ALPHA and step.fall.value > 0]
     if kind == "Unclear" and helped:
-        kind, gain = f"Unclear since {gain.from_images:,}", helped[-1]  # "Likely" was wrong where errors reach a floor
+        kind, gain = f"Unclear since {gain.from_images:,}", helped[-1]  # "Likely" was wrong at a floor of errors
         changed = _gain_text(one.name, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
