@@ -85,11 +85,11 @@ def train_autogluon(given: argparse.Namespace) -> None:
     import torch
     from autogluon.multimodal import MultiModalPredictor  # type: ignore[import-not-found]
 
-    @timm.models.register_model
     def sized_network(**options: Any) -> torch.nn.Module:
         """AutoGluon gives timm a name alone, which has no size of images."""
         return timm.create_model(given.network, **image_size(given.network, given.size), **options)
 
+    timm.models.register_model(sized_network)
     network = create_pretrained(given, num_classes=0)
     folder = given.out / "model"
     folder.mkdir()
