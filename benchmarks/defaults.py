@@ -1,6 +1,6 @@
-"""`vit train` beside fastai, timm and transformers, each with its defaults: the same images, splits and weights.
+"""`vit train` beside other tools, each with its defaults: the same images, splits and weights.
 
-    python benchmarks/defaults.py ROWS.jsonl FOLDER... --weights WEIGHTS.safetensors --python PYTHON \
+    python benchmarks/defaults.py ROWS.jsonl FOLDER... --weights WEIGHTS.safetensors --python PYTHON TOOL=PYTHON... \
         --scripts SCRIPTS [--images 100] [--image_size 96] [--seeds 3]
 
 A FOLDER holds pool/CLASS and test/CLASS, or CLASS. Its ten largest classes are used. Each seed draws n training images
@@ -10,8 +10,9 @@ the folders to the answers on the test images. One row a training; rows that the
 goes on.
 `--choose` trains the alternatives of `defaults_sides.py` in place of the sides that are compared.
 
-PYTHON is an environment with fastai, timm, and transformers with datasets and evaluate. SCRIPTS holds timm's train.py
-as timm_train.py, transformers' run_image_classification.py, and accuracy/accuracy.py of evaluate, which otherwise is
+PYTHON is an environment with fastai, timm, and transformers with datasets and evaluate. Tools with an environment of
+their own follow as TOOL=PYTHON: lightly-train with timm, and autogluon.multimodal. SCRIPTS holds timm's train.py as
+timm_train.py, transformers' run_image_classification.py, and accuracy/accuracy.py of evaluate, which otherwise is
 fetched.
 """
 
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--weights", type=Path, nargs="+", required=True)
-    parser.add_argument("--python", required=True)
+    parser.add_argument("--python", nargs="+", required=True)
     parser.add_argument("--scripts", type=Path, required=True)
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--image_size", type=int, default=96)
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true")
     given = parser.parse_args()
     sides = [side for side in (ALTERNATIVES if given.choose else SIDES) if side.tool in (given.tools or [side.tool])]
+    pythons = dict(word.rpartition("=")[::2] for word in given.python)
     done = {tuple(row[name] for name in _KEY) for row in read_rows(given.rows)}
     with tempfile.TemporaryDirectory(prefix="defaults") as temporary:
         for seed, weights, side, folder in product(range(given.seeds), given.weights, sides, given.folders):
@@ -66,7 +68,7 @@ def main() -> None:
             out.mkdir()
             trial = Trial(
                 images, weights.resolve(), given.image_size, seed, default_epochs(given.images), out,
-                given.python, given.scripts.resolve(),
+                pythons.get(side.tool) or pythons[""], given.scripts.resolve(),
             )  # fmt: skip
             row = dict(zip(_KEY, key, strict=True)) | measure(side, trial)
             shutil.rmtree(out)
@@ -112,6 +114,7 @@ def check_answers(truth: Mapping[str, str], answers: Mapping[str, str]) -> npt.N
 def run(command: Sequence[str], trial: Trial) -> tuple[int, float, str]:
     """(exit status, CPU seconds with those of its child processes, last line) of a command, on one thread."""
     quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(trial.out / "hub"), "WANDB_MODE": "disabled"}
+    quiet |= {"LIGHTLY_TRAIN_EVENTS_DISABLED": "1", "NO_ALBUMENTATIONS_UPDATE": "1"}
     log = trial.out / "log.txt"
     with log.open("ab") as file:
         process = subprocess.Popen(

@@ -19,7 +19,7 @@ class Trial:
         size: side of the images in pixels.
         epochs: passes over the training images that `vit train` makes by default.
         out: empty folder, which receives answers.csv.
-        python: interpreter of the other tools.
+        python: interpreter of the tool.
         scripts: folder with train.py of timm, run_image_classification.py of transformers, and the metric accuracy/.
     """
 
@@ -103,14 +103,26 @@ def _transformers(side: Side, trial: Trial) -> list[list[str]]:
     return [trial.peer("lay_out_model", model), train, trial.peer("answer_transformers", trial.out)]
 
 
+def _lightly(side: Side, trial: Trial) -> list[list[str]]:
+    words = ("--seed", str(trial.seed), "--epochs", str(trial.epochs), "--set", *side.options)
+    return [trial.peer("train_lightly", trial.out, *words)]
+
+
+def _autogluon(side: Side, trial: Trial) -> list[list[str]]:
+    length = (f"optim.max_epochs={trial.epochs}",) if side.is_long else ()
+    return [trial.peer("train_autogluon", trial.out, "--seed", str(trial.seed), "--set", *length, *side.options)]
+
+
 _COMMANDS: dict[str, Callable[[Side, Trial], list[list[str]]]] = {
     "vit": _vit, "fastai": _fastai, "timm": _timm, "transformers": _transformers,
+    "lightly-train": _lightly, "autogluon": _autogluon,
 }  # fmt: skip
 _CARD = ("--opt", "adamw", "--opt-eps", "1e-6", "--weight-decay", ".01", "--lr", "5e-5", "--warmup-lr", "0",
          "--sched-on-updates", "--clip-grad", "1.0", "--layer-decay", "0.8")  # fmt: skip
 SIDES = (
     Side("vit"), Side("fastai"), Side("transformers"), Side("timm", True, ("-b", "16", *_CARD[:7], "5e-4", *_CARD[8:])),
     Side("fastai", True, ("--batch_size", "16")), Side("transformers", True, ("--learning_rate", "2e-4")),
+    Side("lightly-train", True), Side("autogluon"), Side("autogluon", True, ("env.batch_size=16",)),
 )  # fmt: skip
 ALTERNATIVES = (  # of the long sides, tried on images that no result is about
     Side("fastai", True), Side("transformers", True), Side("transformers", True, ("--learning_rate", "5e-4")),

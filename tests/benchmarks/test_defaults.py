@@ -93,9 +93,28 @@ def test_each_tool_trains_on_the_same_folders_and_a_long_side_as_long_as_ours(tr
     for side in SIDES:
         words = " ".join(word for command in side.commands(trial) for word in command)
         assert str(trial.images) in words and str(trial.weights) in words
-        assert {"fastai": "--epochs 29", "timm": "--epochs 30", "transformers": "--num_train_epochs 30"}.get(
-            side.tool, "--image_size 96"
-        ) in words or not (side.is_long or side.tool == "vit")
+        length = {
+            "vit": "--image_size 96",
+            "fastai": "--epochs 29",
+            "timm": "--epochs 30",
+            "transformers": "--num_train_epochs 30",
+            "lightly-train": "--epochs 30",
+            "autogluon": "optim.max_epochs=30",
+        }[side.tool]
+        assert (length in words) == (side.is_long or side.tool == "vit")
+
+
+def test_a_tool_has_an_interpreter_of_its_own(tmp_path, monkeypatch):
+    import defaults
+
+    draw(tmp_path / "set", ["hat", "shoe"], 12)
+    used, rows = [], tmp_path / "rows.jsonl"
+    monkeypatch.setattr(defaults, "measure", lambda side, trial: used.append((side.tool, trial.python)) or {"cpu": 1.0})
+    words = [rows, tmp_path / "set", "--weights", tmp_path / "net.safetensors", "--python", "all", "autogluon=own"]
+    words += ["--scripts", tmp_path, "--seeds", 1, "--images", 6, "--tools", "fastai", "autogluon"]
+    monkeypatch.setattr(sys, "argv", ["defaults.py", *map(str, words)])
+    defaults.main()
+    assert sorted(set(used)) == [("autogluon", "own"), ("fastai", "all")]
 
 
 def test_the_page_is_that_of_the_kept_rows():
@@ -125,12 +144,12 @@ def test_a_positive_difference_is_in_favor_of_vit():
 
     rows = [row(data, side, right) for data in "abc" for side, right in ((VIT, 90), (SIDES[1], 80))]
     rows[-1]["correct"] = pack(np.arange(100) < 79)
-    found = compare(rows, SIDES[1], "deit_tiny_patch16_224")
+    found = compare(rows, SIDES[1])
     assert found.num_trainings == 3 and found.gaps["a"].value == pytest.approx(0.1)
     assert found.overall.value == pytest.approx(31 / 300) and found.overall.low > 0 and found.p < 0.01
     assert "no tool on any set" in "\n".join(section(rows))
     worse = [row("d", VIT, 60), row("d", SIDES[1], 95)]
-    assert "fastai (its first example) on d." in "\n".join(section([*rows, *worse]))
+    assert "fastai (first example) on d." in "\n".join(section([*rows, *worse]))
     failed = {**rows[1], "failed": "out of memory"}
     del failed["correct"]
-    assert compare([rows[0], failed], SIDES[1], "deit_tiny_patch16_224") is None
+    assert compare([rows[0], failed], SIDES[1]) is None
