@@ -78,7 +78,7 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         "by the clock, also while other work slowed the machine.",
         "",
     ]
-    lines += [table_line(("row", "content", "runs", "hours", "hardware")), table_line(["---"] * 5)]
+    lines += [table_line(("row", "data", "runs", "hours", "hardware")), table_line(["---"] * 5)]
     lines += [_hours(row, kept.get(name)) for name, row in rows.items() if row.study]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -123,11 +123,10 @@ def _board_data(kept: Kept) -> str:
 
 def _hours(row: Row, kept: Kept | None) -> str:
     """How far a row is, and the hours of its finished runs."""
-    words = (f"`{row.name}`", f"{row.title}; {row.data}")
     if kept is None:
-        return table_line((*words, "none yet", "", ""))
-    hours = f"{kept.seconds / 3600:.2f}"
-    return table_line((*words, f"{kept.num_done} of {kept.num_listed}", hours, "; ".join(kept.machines)))
+        return table_line((f"`{row.name}`", row.data, "none yet", "", ""))
+    runs, hours = f"{kept.num_done} of {kept.num_listed}", f"{kept.seconds / 3600:.2f}"
+    return table_line((f"`{row.name}`", row.data, runs, hours, "; ".join(kept.machines)))
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:
