@@ -372,8 +372,6 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 TWICE = """
 import os, signal
 from vit.commands.training import train_progress
-from vit.data.checks.contents import read_contents
-from vit.data.core.groups import with_groups
 from vit.training import observers
 observers.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):

@@ -194,7 +194,7 @@ def _same(before: Sequence[SplitRow], now: Sequence[SplitRow], may_have_moved: b
         (old.path == new.path or (may_have_moved and old.content_hash != ""))
         and old.label == new.label
         and old.content_hash in ("", new.content_hash)
-        and (may_have_moved or old.group == new.group)
+        and (may_have_moved or not old.content_hash or old.group == new.group)
         for old, new in zip(before, now, strict=True)
     )
 
