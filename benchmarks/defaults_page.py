@@ -74,7 +74,7 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set in points, with its 95 % interval over test images and seeds:"
+    yield "Difference on each set in points, with its 95 % interval over test images (and seeds, if there are more):"
     yield ""
     yield _line(("tool", "length", *sets))
     yield "|---" * (2 + len(sets)) + "|"
