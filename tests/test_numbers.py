@@ -7,8 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-KEPT = {name: DOCS / f"{name}.md" for name in ("atlas", "claims", "comparison", "leaderboard", "results")}  # by scripts
-GENERATED = {*KEPT.values(), DOCS / "architecture.md", DOCS / "faults.md"} - {KEPT["comparison"]}
+KEPT = {name: DOCS / f"{name}.md" for name in ("atlas", "claims", "leaderboard", "results")}  # by scripts
+GENERATED = {*KEPT.values(), DOCS / "architecture.md", DOCS / "faults.md"}
 NUMBER = re.compile(r"(?<![\w.,-])[+-]?\d[\d,]*\.\d+(?=(?: to [+-]?[\d,.]+)?(?: %| points| times| s\b| ms\b| hours))")
 COMMAND = re.compile(r"`(?:python (benchmarks/[\w/]+\.py)|pytest [^`]*?(tests/[\w/]+(?:\.py)?)|make (\w+))")
 FILE = re.compile(r"(?:\b|\()((?:\.\./)*(?:evidence|notebooks|benchmarks)/[\w./]+\w)")
