@@ -99,11 +99,11 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     split = fitted_split(source.splits) or "validation"
     uncalibrated = scored(mixed, source.splits[split])
     fitted = fit_temperature(uncalibrated, split)
-    fit = uncalibrated.at(fitted.value)
+    scaled = uncalibrated.at(fitted.value)
     above = os.path.commonpath([Path(run).absolute() for run in paths])
     names = ", ".join(os.path.relpath(run, above) for run in used)
     metrics, made_of = {"val/acc1": accuracy}, f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000]
-    scores = ValidationScores.of(fit.labels, fit.probabilities, fit.groups, split, first.class_names)
+    scores = ValidationScores.of(scaled.labels, scaled.probabilities, scaled.groups, split, first.class_names)
     description = replace(first, temperature=fitted.value, metrics=metrics, validation_scores=scores, made_of=made_of)
     network.load_state_dict(mixed)
     write_new_checkpoint(checkpoint_content(description, network.cpu().state_dict()), path)
