@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.study.answers import answers
-from vit.study.statistics.paired import difference, gains, hochberg, mcnemar, paired_gap, pairs
+from vit.inference.scores.image_groups import gathered
+from vit.study.statistics.paired import Pair, difference, gains, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.paired import differences as at_all_sizes
 from vit.study.statistics.variance_components import mean_error, mean_errors
 
@@ -213,6 +214,8 @@ def test_few_groups_have_the_p_of_student_at_every_level():
     first = np.arange(60) % 10 < np.repeat([9, 8, 10, 7, 9, 8], 10)
     by_student = stats.ttest_1samp(first.reshape(6, 10).mean(axis=1), 0).pvalue
     assert by_student <= mcnemar(first, np.zeros(60, dtype=bool), groups).p < 2 * by_student
+    rows = [np.stack([gathered(flags, groups)] * 3) for flags in (first, np.zeros(60, dtype=bool))]  # seeds agree
+    assert by_student <= difference(Pair(100, [0, 1, 2], *rows, groups=6.0)).p < 1.01 * by_student
 
 
 def test_groups_that_agree_everywhere_are_as_many_as_groups():

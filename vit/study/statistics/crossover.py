@@ -150,4 +150,4 @@ def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
     values = np.tensordot(weights, np.stack([one.log_ratios() for one in whole]), axes=1)  # (k, T)
     spread = spread_of(values, whole[0].has_folds).at_least(least)
     reach = float(spread.reach())
-    return Interval(value, value - reach, value + reach), float(spread.p_value(value))
+    return Interval(value, value - reach, value + reach), float(spread.p_value(value, whole[0].groups))

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 from scipy.stats import binom
 
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.findings import ALPHA, Difference, Gain, Interval, MarginOfError
+from vit.study.findings import Difference, Gain, Interval, MarginOfError
 from vit.study.statistics.variance_components import (
     LEAST_SHARED,
     Answers,
     Bools,
     Floats,
     Spread,
+    p_of_groups,
     spread_of,
     with_shared_scatter,
 )
@@ -130,17 +130,13 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     # test set to show, but it is not zero. So the standard error is at least one image, or one group that agrees.
     spread = of_gap.at_least(1 / pair.num_units)
     reach = float(spread.reach())
+    interval = Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0))
     log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
-    p, larger = float(spread.p_value(gap)), (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
-    return Difference(
-        num_images=pair.num_images,
-        seeds=pair.seeds,
-        gap=Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0)),
-        ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
-        p=p,
-        p_adjusted=p,
-        margin_of_error=MarginOfError(*(min(float(one.reach()), 1.0) for one in larger)),
-    )
+    ratio = Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1)))
+    larger = (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
+    margins = MarginOfError(*(min(float(one.reach()), 1.0) for one in larger))
+    p = float(spread.p_value(gap, pair.groups))
+    return Difference(pair.num_images, pair.seeds, interval, ratio, p, p, margins)
 
 
 def counted(p: float, looks: int) -> float:
@@ -225,9 +221,8 @@ def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None =
     point = float(binom.pmf(fewer, split, 0.5))
     p = 2 * float(binom.cdf(fewer, split, 0.5)) - point if only_first != only_second else 1 - point / 2 * (split > 0)
     if groups is not None and (error := _error_of_groups(first_correct, second_correct, groups)):
-        freedom = max((effective_number(groups) or 1.0) - 1, 1.0)
-        widths = abs(only_first - only_second) / len(groups) / (NORMAL_QUANTILE * error)  # of half the interval
-        p = max(p, float(2 * stdtr(freedom, -widths * stdtrit(freedom, 1 - ALPHA / 2))))
+        widths = abs(only_first - only_second) / len(groups) / (NORMAL_QUANTILE * error)
+        p = max(p, float(p_of_groups(widths, effective_number(groups) or 1.0)))
     return McNemar(only_first, only_second, p)
 
 
