@@ -122,16 +122,17 @@ _CARD = ("--opt", "adamw", "--opt-eps", "1e-6", "--weight-decay", ".01", "--lr",
 SIDES = (
     Side("vit"), Side("fastai"), Side("transformers"), Side("timm", True, ("-b", "16", *_CARD[:7], "5e-4", *_CARD[8:])),
     Side("fastai", True, ("--batch_size", "16")), Side("transformers", True, ("--learning_rate", "2e-4")),
-    Side("lightly-train", True), Side("autogluon"), Side("autogluon", True, ("env.batch_size=16",)),
+    Side("lightly-train", True, ("lr_warmup_steps=19",)),  # a tenth of the steps, where its default is all of them
+    Side("autogluon"), Side("autogluon", True, ("env.batch_size=16", "optim.lr=1e-3")),
 )  # fmt: skip
 ALTERNATIVES = (  # of the long sides, tried on images that no result is about
     Side("fastai", True), Side("transformers", True), Side("transformers", True, ("--learning_rate", "5e-4")),
     Side("timm", True, ("-b", "16", *_CARD)),
     Side("timm", True, ("-b", "16", "--lr-base", "0.01")),  # a tenth of the rate from scratch: its author's advice
     Side("lightly-train", True), Side("lightly-train", True, ("lr=1e-3",)), Side("lightly-train", True, ("lr=1e-4",)),
-    Side("lightly-train", True, ("lr_warmup_steps=19",)),  # a tenth of the steps, where its default is all of them
-    Side("autogluon", True, ("env.batch_size=16",)), Side("autogluon", True, ("env.batch_size=16", "optim.lr=5e-4")),
-    Side("autogluon", True, ("env.batch_size=16", "optim.lr=1e-3")),
+    *(Side("lightly-train", True, ("lr_warmup_steps=19", *lr)) for lr in ((), ("lr=1e-3",), ("lr=1e-4",))),
+    Side("autogluon", True, ("env.batch_size=16",)),
+    *(Side("autogluon", True, ("env.batch_size=16", f"optim.lr={lr}")) for lr in ("5e-4", "1e-3", "2e-3")),
 )  # fmt: skip
 
 
