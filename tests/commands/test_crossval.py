@@ -82,6 +82,8 @@ def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
     assert sorted(os.path.relpath(path, table.parent) for path in found.paths) == sorted(paths)
     assert len(set(zip(found.groups, found.folds.tolist(), strict=True))) == len(set(found.groups)) == 6
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-4)
+    for row in records(folder / "predictions.csv"):  # other tables' column "probability" is that of the prediction
+        assert "probability" not in row and row["label_probability"] == row[f"p_{row['label']}"]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["accuracy"]["value"] == found.correct.mean()
     assert summary["num_groups"] == 6

@@ -16,7 +16,7 @@ from vit.data.splits.split import SplitRow
 from vit.errors import DataError
 from vit.inference.scores.scored_images import Floats, ScoredImages
 
-COLUMNS = ("path", "label", "predicted", "probability", "fold", "group")
+COLUMNS = ("path", "label", "predicted", "label_probability", "fold", "group")
 OF_CLASS = "p_"  # before the name of a class: the column of its probability
 
 
