@@ -33,6 +33,17 @@ def test_one_row_per_file_and_the_bad_ones_are_told(vit, digits_run, mixed, here
     assert os.listdir(here) == ["predictions.csv"]
 
 
+def test_its_table_is_not_taken_for_labels(vit, digits_run, mixed, here):
+    """A run had every one of its own predictions right."""
+    assert vit("predict", digits_run.path, mixed).code == 0
+    for words in (("evaluate", digits_run.path), ("train",), ("data", "check")):
+        answer = vit(*words, "predictions.csv")
+        assert (
+            answer.code == 3 and "predictions.csv is a table of 'vit predict': its labels are predictions" in answer.err
+        )
+    assert "are predictions" not in vit("data", "check", "predictions.csv", "--label_column", "label").err
+
+
 @pytest.mark.faults("I1")
 def test_bad_files_can_be_a_failure(vit, digits_run, mixed, here):
     answer = vit("predict", digits_run.path, mixed, "--on_bad", "fail", "--output", "rows.jsonl")

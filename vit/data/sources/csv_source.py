@@ -18,7 +18,7 @@ from vit.data.core.dataset_names import TableColumns, is_far
 from vit.data.core.image_bytes import address_reader
 from vit.data.core.samples import Samples, Source, label_files
 from vit.data.sources.csv_cells import ListedFiles, split_of
-from vit.data.sources.image_csv import CsvTable, columns_of, given_columns, read_image_csv
+from vit.data.sources.image_csv import CsvTable, column_names, columns_of, given_columns, read_image_csv
 from vit.errors import DataError, some_of
 from vit.tasks.label_text import (
     ABSENT,
@@ -46,9 +46,12 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
     UsageError where a given column does not exist; DataError where a row is wrong, a file is missing, a label cannot be
-    learned, or there are no training images.
+    learned or is a prediction, or there are no training images.
     """
     given = given_columns(wanted)
+    if wanted.label is None and {"status", "novelty", "engine"} <= {*column_names(path, given)}:
+        fix = "label_column label (--data.label_column of vit train) takes them for labels"
+        raise DataError(f"{path} is a table of 'vit predict': its labels are predictions", fix)
     columns, has_others = columns_of(path, given)
     if "labels" in given or ("label" not in columns and "labels" in columns):
         return _read_label_lists(read_image_csv(path, ("path", "labels"), ("split", "group"), given), to_measure)

@@ -51,8 +51,7 @@ class CsvTable:
 def given_columns(wanted: TableColumns) -> dict[str, str]:
     """{our column: its name in the file} of columns that are given by name. Some names stand for several labels."""
     labels = "labels" if plain_name(wanted.label or "") in NAMES["labels"] else "label"
-    both = {"path": wanted.image, labels: wanted.label}
-    return {ours: name for ours, name in both.items() if name is not None}
+    return {ours: name for ours, name in (("path", wanted.image), (labels, wanted.label)) if name is not None}
 
 
 def column_names(path: Path, given: Mapping[str, str] = MappingProxyType({})) -> list[str]:
@@ -139,10 +138,8 @@ def read_image_csv(
         if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
             chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
             notes.append(f"{chosen} (--data.label_column chooses)")
-    known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
-    names = [header[index] for index in unread if header[index] not in known_names]
-    mentioned = " ".join(notes)
-    more = [repr(name) for name in names if repr(name) not in mentioned]
+    known, said = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}, " ".join(notes)
+    more = [repr(header[i]) for i in unread if header[i] not in known and repr(header[i]) not in said]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
