@@ -33,7 +33,7 @@ def files_below(folder):
 def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos, here):
     before = files_below(photos)
     answer = vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted")
-    assert answer.code == 0 and "3 files copied, listed in predictions-sorted.csv" in answer.out
+    assert answer.code == 0 and "3 files copied (by prediction), listed in predictions-sorted.csv" in answer.out
     (label,) = {row["label"] for row in rows(here / "predictions.csv") if row["status"] == "ok"}
     assert files_below(here / "sorted") == [f"{label}/{name}" for name in ("=1+1.png", "a b-2.png", "a b.png")]
     places = {row["sorted_to"] for row in rows(here / "predictions-sorted.csv")}

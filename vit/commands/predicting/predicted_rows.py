@@ -194,7 +194,7 @@ class SortedFiles:
                     raise ResourceError(f"{problem}; {there}", fix) from error
                 table.row((path, str(place)))
                 table.flush()
-        reporter.line(f"{files} {_DONE[self.by]}, listed in {shlex.quote(str(self.list_path))}")
+        reporter.line(f"{files} {_DONE[self.by]} (by prediction), listed in {shlex.quote(str(self.list_path))}")
 
     def _bring(self, source: Path, place: Path) -> None:
         if self.by == "link":
