@@ -138,8 +138,8 @@ def read_image_csv(
         if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
             chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
             notes.append(f"{chosen} (--data.label_column chooses)")
-    known, said = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}, " ".join(notes)
-    more = [repr(header[i]) for i in unread if header[i] not in known and repr(header[i]) not in said]
+    known_names, said = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}, " ".join(notes)
+    more = [repr(header[i]) for i in unread if header[i] not in known_names and repr(header[i]) not in said]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
