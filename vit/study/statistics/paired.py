@@ -133,8 +133,8 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     interval = Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0))
     log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
     ratio = Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1)))
-    larger = (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
-    margins = MarginOfError(*(min(float(one.reach()), 1.0) for one in larger))
+    larger = (spread.with_twice_the_seeds(), spread.with_twice_the_images())
+    margins = MarginOfError(*(min(half, 1.0) for half in (reach, *(float(one.reach()) for one in larger))))
     p = float(spread.p_value(gap, pair.groups))
     return Difference(pair.num_images, pair.seeds, interval, ratio, p, p, margins)
 

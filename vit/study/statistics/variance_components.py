@@ -68,7 +68,7 @@ class Spread:
         return np.asarray(np.sqrt(self.by_both + self.by_images))
 
     def p_value(self, value: npt.ArrayLike, groups: float | None = None) -> Floats:
-        """Two-sided p value of a mean of `value` where the true mean is 0. `groups` is `num_units` of `mean_error`.
+        """Two-sided p value of a mean of `value` where the true mean is 0, at least Student's over `groups` of images.
 
         Errors are counts, so that few seeds agree by chance more often than Student's t allows. With two seeds of 300
         images this happened in 1 of 80 studies, whose p was as small as 1e-15. So p is at least that of seeds without
