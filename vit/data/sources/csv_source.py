@@ -49,10 +49,11 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     learned or is a prediction, or there are no training images.
     """
     given = given_columns(wanted)
-    if wanted.label is None and {"status", "novelty", "engine"} <= {*column_names(path, given)}:
+    header = column_names(path, given)
+    if wanted.label is None and {"status", "novelty", "engine"} <= {*header}:
         fix = "label_column label (--data.label_column of vit train) takes them for labels"
         raise DataError(f"{path} is a table of 'vit predict': its labels are predictions", fix)
-    columns, has_others = columns_of(path, given)
+    columns, has_others = columns_of(header, given)
     if "labels" in given or ("label" not in columns and "labels" in columns):
         return _read_label_lists(read_image_csv(path, ("path", "labels"), ("split", "group"), given), to_measure)
     if "label" not in columns and "path" in columns and has_others:

@@ -62,9 +62,8 @@ def column_names(path: Path, given: Mapping[str, str] = MappingProxyType({})) ->
         raise _not_a_csv(path, ("path", "label"), error) from error
 
 
-def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
-    """Our names of the columns that a CSV has, and whether it has others. DataError where it cannot be read."""
-    header = column_names(path, given)
+def columns_of(header: Sequence[str], given: Mapping[str, str]) -> tuple[set[str], bool]:
+    """Our names of the columns in a CSV's header, and whether it has others."""
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
 
@@ -138,8 +137,8 @@ def read_image_csv(
         if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
             chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
             notes.append(f"{chosen} (--data.label_column chooses)")
-    known_names, said = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}, " ".join(notes)
-    more = [repr(header[i]) for i in unread if header[i] not in known_names and repr(header[i]) not in said]
+    own = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
+    more = [repr(header[i]) for i in unread if header[i] not in own and repr(header[i]) not in " ".join(notes)]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []

@@ -23,7 +23,7 @@ from vit.data.loading.module import ImageDataModule, LoaderOptions
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.csv_cells import ListedFiles, split_of
-from vit.data.sources.image_csv import columns_of, given_columns, read_image_csv
+from vit.data.sources.image_csv import column_names, columns_of, given_columns, read_image_csv
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
 
@@ -59,7 +59,7 @@ def open_images(
         return _unlabeled_folder(path)
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
         given = given_columns(columns)
-        known, has_others = columns_of(path, given)
+        known, has_others = columns_of(column_names(path, given), given)
         if labels == "none" or not (known & {"label", "labels"} or has_others):
             return _unlabeled_table(path, given, has_splits=labels == "auto")
     if labels == "none" and is_parquet(data):
