@@ -4,7 +4,7 @@
 
 For each beginning of a curve with two sizes or more, the forecast is compared with what was measured up to 4 times
 further. Curves: the kept studies, and those of `evidence/curves/`. `--aside` takes the curves that were set aside, at
-which nobody looks while the method is chosen. Kept studies are judged with the lengths of their trainings, as `vit
+which we do not look while the method is chosen. Kept studies are judged with the lengths of their trainings, as `vit
 study` judges them, and without ("kept studies, any length").
 """
 

@@ -41,7 +41,7 @@ class World:
         nested: correlation of what is drawn for a seed, or for a network's difficulties, at neighboring sizes.
         tails: "normal" seeds, "heavy" ones (Student's t with 4 degrees of freedom), or "collapsing" ones, of which one
             in ten errs on far more images.
-        burst: number of nearly equal test images that follow each other, which nobody has declared.
+        burst: number of nearly equal test images that follow each other and were not declared.
         rise: the scatter at the largest size over that at the smallest.
         unlike: the scatter of all networks but the first over that of the first.
         found_bursts: share of the bursts that are found, so that each is one group. `vit` does this before its cut.

@@ -42,7 +42,7 @@ ODD = {
     "heavy-tailed seeds, two of them": World(seeds=2, test_images=2000, scatter=0.1, tails="heavy", sizes=FOUR),
     "one seed in ten collapses": World(seeds=5, test_images=400, scatter=0.1, tails="collapsing", sizes=FOUR),
     **{
-        f"bursts of 10 test images that nobody declared, {share:.0%} of them found": World(
+        f"undeclared bursts of 10 test images, {share:.0%} of them found": World(
             seeds=5, test_images=400, burst=10, found_bursts=share
         )
         for share in (0.0, 0.5, 0.9, 1.0)

@@ -107,8 +107,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit compare` does not take the runs together as seeds, and tells the training images as a difference"),
         Fault("D40", "images that were replaced after a training whose page is written again",
               "no picture stands beside the old prediction; page and terminal count them"),
-        Fault("D41", "a table with splits in a column of another name (Usage, phase, is_valid), or with columns that "
-              "nobody reads",
+        Fault("D41", "a table with splits in a column of another name (Usage, phase, is_valid), or with columns "
+              "that are not read",
               "words of splits are read, with a note, or refused where they disagree or are not clear; each other "
               "column that is not read is listed once", 3),
         Fault("D42", "a table of Kaggle or Excel: image_id, names without an ending, Windows paths, UTF-16, `sep=;`",
@@ -123,7 +123,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "their number stands in the plan, beside the accuracy on the terminal, in result.json and on the page"),
         Fault("D63", "groups of unequal size that are cut again with another seed",
               "another cut, wherever one is about as even; errors do not advise a seed that changes nothing"),
-        Fault("D64", "near-duplicates, such as bursts or frames of a video, that nobody declared as groups",
+        Fault("D64", "near-duplicates, such as bursts or frames of a video, not declared as groups",
               "no cut and no fold divides them, intervals count them as one, and one line says so; given splits that "
               "share some are a warning"),
     ),
