@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from vit import console
-from vit.console import ProgressReport, Reporter, duration, harmless, interval, p_value, percent, silenced
+from vit.console import ProgressReport, Reporter, count_of, duration, harmless, interval, p_value, percent, silenced
 
 
 @pytest.mark.faults("H3")
@@ -107,6 +107,14 @@ def test_a_terminal_gets_a_bar_whose_parts_may_differ(monkeypatch):
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "1 epoch"), (1.0, "1 epoch"), (2000, "2,000 epochs"), (1e6, "1,000,000 epochs"), (1 / 3, "0.3333 epochs")],
+)
+def test_counts(number, words):
+    assert count_of(number, "epoch") == words
 
 
 def test_shares():

@@ -273,9 +273,10 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def count_of(number: int, thing: str, things: str = "") -> str:
-    """A number of things: "1 image", "2,000 images"."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+def count_of(number: float, thing: str, things: str = "") -> str:
+    """A number of things: "1 image", "2,000 images"; a fraction has four digits: "0.3333 epochs"."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{float(f'{number:.4g}'):,}".removesuffix(".0")
+    return f"{shown} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def p_value(value: float) -> str:

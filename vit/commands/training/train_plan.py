@@ -244,9 +244,8 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
 
         decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
         lowest = f", down to {optim.scaled_lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
-    epochs = plan.total_steps / plan.steps_per_epoch
-    of_epochs = f"({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,})"
-    steps = f"{plan.total_steps:,} {of_epochs}, {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
+    of_epochs = f"{count_of(plan.total_steps / plan.steps_per_epoch, 'epoch')} of {plan.steps_per_epoch:,}"
+    steps = f"{plan.total_steps:,} ({of_epochs}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     if optim.steps is not None and plan.total_steps != optim.steps:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if optim.is_timed:

@@ -134,7 +134,7 @@ def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -
 def training_line(result: RunResult, first_weights: str) -> str:
     """How the run was trained."""
     images = count_of(result.num_images.get("train", 0), "image")
-    length = f"for {result.epochs:,.4g} epoch{'s' * (result.epochs != 1)}"
+    length = f"for {count_of(result.epochs, 'epoch')}"
     if result.validation_name == "penalty":
         length = "by a linear probe of the last layer"
     return f"Trained on {images} {length}, seed {result.seed}; {first_weights} at first"

@@ -189,7 +189,7 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
 
 def _cost(pair: Sequence[Series]) -> str:
     words = "; ".join(
-        f"{one.name}: {one.parameters / 1e6:.2g} million parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
+        f"{one.name}: {one.parameters:,} parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
         f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
         for one in pair
     )
