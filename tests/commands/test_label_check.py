@@ -47,7 +47,7 @@ def test_wrong_labels_come_first_and_corrected_lines_win(vit, photos, here):
     assert "3 of 40 labels are suspicious" in answer.out
     assert "Next: vit train data_check_labels.csv" in answer.out
     header, rows = read_table(here / "data_check_labels.csv")
-    assert header == ["path", "label", "suggested", "confidence", "rank", "group"]
+    assert header == ["path", "label", "suggested", "label_probability", "rank", "group"]
     assert len(rows) == 40
     assert {row[0] for row in rows[:3]} == {str(here / path) for path in wrong}
     assert rows[0][0].endswith("photos/b/11.png")

@@ -27,7 +27,7 @@ def test_the_joint_and_the_ranking_are_those_of_the_paper():
     assert found.ranking[:2].tolist() == [2, 5]
     assert found.suspects.tolist() == [2]
     assert found.suggested.tolist() == [1, 1, 1, 0, 0, 0]
-    assert found.confidence[2] == 0.1
+    assert found.label_probability[2] == 0.1
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2])

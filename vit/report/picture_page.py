@@ -113,7 +113,7 @@ def write_label_page(
             "path": source.splits[split].paths[index],
             "label": row.label,
             "suggested": class_names[errors.suggested[place]],
-            "confidence": float(errors.confidence[place]),  # probability of the label
+            "label_probability": float(errors.label_probability[place]),
             "picture": None if pixels is None else encoded(shrunk(pixels, THUMBNAIL)),
         })  # fmt: skip
     about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects}

@@ -120,7 +120,7 @@ class LabelErrors:
     ranking: Labels  # (n,) indices of all images, the most suspicious first
     num_suspects: int  # number of images whose label is probably wrong
     suggested: Labels  # (n,) suggested class of each image: the most probable class but the given one
-    confidence: npt.NDArray[np.float64]  # (n,) probability of the given class
+    label_probability: npt.NDArray[np.float64]  # (n,) probability of the given class
     # (C, C) confident joint: images with their given class in rows that are confidently of the class in the column
     joint: Labels
     noise: float  # estimated fraction of wrong labels, from the joint

@@ -26,7 +26,7 @@ from vit.study.fold_table import CheckedImage, FoldPredictions, find_label_error
 from vit.training.running.run_images import images_of_run
 
 SHOWN_SUSPECTS = 10
-COLUMNS = ("path", "label", "suggested", "confidence", "rank")
+COLUMNS = ("path", "label", "suggested", "label_probability", "rank")
 
 
 def can_be_listed(source: Source) -> bool:
@@ -69,7 +69,7 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     for number, place in enumerate(errors.ranking.tolist(), 1):
         suggested = predictions.class_names[errors.suggested[place]]
         rank = number if number <= num_suspects else None
-        listed.append((images[place], suggested, float(errors.confidence[place]), rank))
+        listed.append((images[place], suggested, float(errors.label_probability[place]), rank))
     listed += [(image, None, None, None) for image in others]
     with new_output(table, columns, digits=6) as writer:
         for (split, _, row), *of_label in listed:
@@ -84,8 +84,8 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     if unchecked:
         reporter.line(unchecked)
     rows = []
-    for (split, index, row), suggestion, confidence, rank in listed[: min(num_suspects, SHOWN_SUSPECTS)]:
-        rows.append((rank, source.splits[split].paths[index], row.label, suggestion, percent(confidence or 0.0, 1)))
+    for (split, index, row), suggestion, probability, rank in listed[: min(num_suspects, SHOWN_SUSPECTS)]:
+        rows.append((rank, source.splits[split].paths[index], row.label, suggestion, percent(probability or 0.0, 1)))
     reporter.table(("rank", "image", "label", "suggested", "probability of the label"), rows)
     reporter.line()
     reporter.facts([("look" if rows else "page", str(page)), ("correct" if rows else "table", str(table))])
