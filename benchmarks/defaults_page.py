@@ -45,11 +45,20 @@ class Compared:
 
 
 def main() -> None:
-    between(PAGE, BEGIN, END, list(section(read_rows(ROWS))))
+    between(PAGE, BEGIN, END, list(page(read_rows(ROWS))))
+
+
+def page(rows: Sequence[Row]) -> Iterator[str]:
+    """The tables of each size of images."""
+    for size in sorted({int(row["image_size"]) for row in rows}):
+        yield f"### {size} pixels"
+        yield ""
+        yield from section([row for row in rows if row["image_size"] == size])
+        yield ""
 
 
 def section(rows: Sequence[Row]) -> Iterator[str]:
-    """The tables: all sets together, then each set."""
+    """The tables of one size: all sets together, then each set."""
     compared = [one for side in SIDES[1:] if (one := compare(rows, side)) is not None]
     p_values = hochberg([one.p for one in compared])
     yield _line(("tool", "length", "sets", "trainings", "accuracy (%)",

@@ -119,14 +119,14 @@ def test_a_tool_has_an_interpreter_of_its_own(tmp_path, monkeypatch):
 
 def test_the_page_is_that_of_the_kept_rows():
     from defaults import read_rows
-    from defaults_page import BEGIN, PAGE, ROWS, section
+    from defaults_page import BEGIN, PAGE, ROWS, page
 
     assert BEGIN in PAGE.read_text(encoding="utf-8")
-    assert "\n".join(section(read_rows(ROWS))) in PAGE.read_text(encoding="utf-8")
+    assert "\n".join(page(read_rows(ROWS))) in PAGE.read_text(encoding="utf-8")
 
 
 def test_a_positive_difference_is_in_favor_of_vit():
-    from defaults_page import VIT, compare, section
+    from defaults_page import VIT, compare, page, section
     from defaults_sides import SIDES
 
     from vit.checkpoints.result import pack
@@ -150,6 +150,9 @@ def test_a_positive_difference_is_in_favor_of_vit():
     assert "no tool on any set" in "\n".join(section(rows))
     worse = [row("d", VIT, 60), row("d", SIDES[1], 95)]
     assert "fastai (first example) on d." in "\n".join(section([*rows, *worse]))
+    larger = [{**one, "image_size": 224, "correct": pack(np.arange(100) < 50)} for one in rows]
+    small, large = "\n".join(page([*larger, *({**one, "image_size": 96} for one in rows)])).split("### 224 pixels")
+    assert "### 96 pixels" in small and "| +10.3 (" in small and "| +0.0" in large
     failed = {**rows[1], "failed": "out of memory"}
     del failed["correct"]
     assert compare([rows[0], failed], SIDES[1]) is None
