@@ -50,11 +50,9 @@ def main() -> None:
 
 def page(rows: Sequence[Row]) -> Iterator[str]:
     """The tables of each size of images."""
-    for size in sorted({int(row["image_size"]) for row in rows}):
-        yield f"### {size} pixels"
-        yield ""
+    for number, size in enumerate(sorted({int(row["image_size"]) for row in rows})):
+        yield from ([""] * (number > 0) + [f"### {size} pixels", ""])
         yield from section([row for row in rows if row["image_size"] == size])
-        yield ""
 
 
 def section(rows: Sequence[Row]) -> Iterator[str]:
@@ -83,13 +81,13 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set in points, with its 95 % interval over test images (and seeds, if there are more):"
+    yield "Difference on each set after the same epochs, with its 95 % interval over test images (and seeds, if several):"
     yield ""
-    yield _line(("tool", "length", *sets))
-    yield "|---" * (2 + len(sets)) + "|"
+    yield _line(("tool", *sets))
+    yield "|---" * (1 + len(sets)) + "|"
     for one in compared:
-        cells = [points(one.gaps[name]) if name in one.gaps else "" for name in sets]
-        yield _line((one.side.tool, describe(one.side), *cells))
+        if one.side.is_long:
+            yield _line((one.side.tool, *(points(one.gaps[name]) if name in one.gaps else "" for name in sets)))
 
 
 def compare(rows: Sequence[Row], side: Side) -> Compared | None:
