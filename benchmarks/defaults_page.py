@@ -81,7 +81,7 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set after the same epochs, with its 95 % interval over test images (and seeds, if several):"
+    yield "Difference on each set after the same epochs, with its 95 % interval over test images (and seeds):"
     yield ""
     yield _line(("tool", *sets))
     yield "|---" * (1 + len(sets)) + "|"
