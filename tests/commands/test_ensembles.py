@@ -100,6 +100,19 @@ def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_
     assert answer.code in (0, 3) and ("left out: " in answer.err or "all " in answer.err)
 
 
+def test_an_image_that_several_models_have_seen_counts_once(vit, seeds, colors, here):
+    """It counted once for each model: 40 images, of which 64 had been seen."""
+    for name, models in (("one", seeds[:1]), ("all", seeds[:2])):
+        answer = vit("evaluate", *models, colors, "--include_seen", "--output", name)
+        assert answer.code == 0, answer.err
+    one, both = (json.loads((here / name / "metrics.json").read_text()) for name in ("one", "all"))
+    assert both["scored_although_seen"] == one["scored_although_seen"]
+    assert sum(both["scored_although_seen"].values()) <= both["images"]
+    answer = vit("evaluate", *seeds[:2], "--split", "validation", "--include_seen", "--output", "own")
+    own = json.loads((here / "own" / "metrics.json").read_text())
+    assert own["scored_although_seen"] == {"validation_images_of_the_run": own["images"]}
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_models_that_cannot_be_averaged(vit, seeds, colors, digits_run, command):
     images = [colors, "--recursive"] if command == "predict" else []

@@ -1,6 +1,5 @@
 """Images of a run or of DATA: of one split, unseen in training, with the class numbers of the model"""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,7 +110,7 @@ def images_to_measure(
     models: Sequence[str], data: str | None, source: Source, split: str, include_seen: bool, reporter: Reporter
 ) -> tuple[Samples, SeenImages]:
     """The images of a split (without `data` of the first run) that no model has seen, and counts of seen ones."""
-    samples, seen = source.splits[split], SeenImages()
+    samples, seen, runs = source.splits[split], SeenImages(), list[RunDirectory]()
     for model in models:
         run = RunDirectory.around(Path(model))
         if run is None:
@@ -119,13 +118,12 @@ def images_to_measure(
         elif data is None and model == models[0]:
             samples, seen = own_images(Path(model), run, source, split, reporter)
         else:
-            part = replace(source, splits={**source.splits, split: samples})
-            samples, more = unseen_images(run, part, split, include_seen, reporter)
-            left_out, scored = Counter(more.left_out), Counter(more.scored)
-            left_out.update(seen.left_out)  # which keeps zeros
-            scored.update(seen.scored)
-            seen = SeenImages(left_out, scored, seen.warning or more.warning)
-    return samples, seen
+            runs.append(run)
+    if not runs:
+        return samples, seen
+    samples, more = unseen_images(runs, source, split, include_seen, reporter)
+    scored = {split: len(samples)} if seen.scored else more.scored  # an image that several runs have seen counts once
+    return samples, SeenImages(more.left_out, scored, "; ".join(filter(None, (seen.warning, more.warning))))
 
 
 def own_images(
@@ -208,30 +206,31 @@ def _own_warning(model: Path, run: RunDirectory, source: Source, split: str) -> 
 
 
 def unseen_images(
-    run: RunDirectory, source: Source, split: str, include_seen: bool, reporter: Reporter
+    runs: Sequence[RunDirectory], source: Source, split: str, include_seen: bool, reporter: Reporter
 ) -> tuple[Samples, SeenImages]:
-    """The images of a split that a run did not learn from, or with `include_seen` all; DataError where none is left."""
-    samples, earlier = source.splits[split], learned_from(run)
-    seen = seen_in_training([run, *earlier], source, split, _contents(source, split, reporter))
-    kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
-    shared = groups_in_training(run, samples if include_seen else samples.select(kept))
-    if shared:
-        reporter.notice(leak_note("the training images of the run", source.name, shared))
+    """The images of a split that no run learned from, or with `include_seen` all; DataError where none is left."""
+    samples, earlier = source.splits[split], [one for run in runs for one in learned_from(run)]
+    seen = seen_in_training([*runs, *earlier], source, split, _contents(source, split, reporter))
+    unseen = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
+    part, who = samples if include_seen else samples.select(unseen), "the run" if len(runs) == 1 else "a run"
+    if shared := sorted({group for run in runs for group in groups_in_training(run, part)}):
+        reporter.notice(leak_note(f"the training images of {who}", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    who = "the run, or one that it learned from," if earlier else "the run"
-    words = " and ".join(f"{count:,} images that {who} {_USED[name]}" for name, count in counts.items() if count)
-    if not words:
+    who += ", or one that it learned from," * bool(earlier)
+    known = " and ".join(f"{count:,} images that {who} {_USED[name]}" for name, count in counts.items() if count)
+    if not known:
         return samples, SeenImages(counts, none)
     if include_seen:
-        warning = f"{words} are scored too (--include_seen), {_TOO_GOOD}"
+        warning = f"{known} are scored too (--include_seen), {_TOO_GOOD}"
         reporter.notice(f"WARNING: {warning}")
         return samples, SeenImages(none, counts, warning)
-    if not len(kept):
+    if not len(unseen):
         images = f"all {len(samples):,} images of {source.name}"
-        problem = f"{images} are images that {run.path} was trained, validated or calibrated on"
+        those = " or ".join(str(run.path) for run in runs)
+        problem = f"{images} are images that {those} was trained, validated or calibrated on"
         raise DataError(problem, "give other images, or --include_seen to score these")
-    reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
-    return samples.select(kept), SeenImages(counts, none)
+    reporter.notice(f"left out: {known}; {len(unseen):,} of {len(samples):,} images are measured (--include_seen: all)")
+    return part, SeenImages(counts, none)
 
 
 def with_model_classes(samples: Samples, source: Source, class_names: Sequence[str], reporter: Reporter) -> Samples:
