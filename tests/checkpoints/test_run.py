@@ -29,6 +29,14 @@ def test_hostile_names_stay_inside_out(tmp_path, name):
     assert not any(part.startswith((".", "-")) for part in run.path.relative_to(out).parts)
 
 
+def test_an_unfinished_pretraining_says_how_many_epochs_are_trained(tmp_path):
+    """Its metrics.csv has no validation loss, and nothing seemed to say it."""
+    run = RunDirectory(tmp_path)
+    run.config_path.write_text("method: diet\noptim: {epochs: 4, steps: null}\n")
+    run.metrics_path.write_text("epoch,step,train/loss,val/knn_acc1\n0,0,,0.5\n0,4,3.5,0.6\n1,6,,\n")
+    assert run.lacking.startswith("1 of 4 epochs")
+
+
 @pytest.mark.faults("H4")
 @pytest.mark.faults("F6")
 @given(st.text())

@@ -73,7 +73,7 @@ class RunDirectory(RunLayout):
             optim = parse_yaml(read_text(self.config_path))["optim"]
             rows = records(self.metrics_path) if self.metrics_path.is_file() else []
             if optim["steps"] is None:
-                validated = [int(row["epoch"]) + 1 for row in rows if row["val/loss"]]
+                validated = [int(row["epoch"]) + 1 for row in rows if row["train/loss"]]
                 done, total, unit = max(validated, default=0), optim["epochs"], "epoch"
             else:
                 done, total, unit = max((int(row["step"]) for row in rows), default=0), optim["steps"], "step"
