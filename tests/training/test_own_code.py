@@ -271,6 +271,15 @@ def test_a_loss_of_ones_own_has_no_class_weights(vit, mine):
     assert answer.code == 2 and "--optim.loss with class weights" in answer.err
 
 
+def test_the_plan_names_the_loss_of_ones_own_and_not_the_one_in_whose_place_it_is(vit, mine, labels_csv):
+    """The plan named the asymmetric loss, which trained nothing."""
+    loss = ("--optim.loss", "mine:focal", "--optim.multilabel_loss", "asymmetric")
+    answer = vit("train", labels_csv, *loss, "--wandb", "off", "--dry_run")
+    assert answer.code == 0, answer.err
+    assert "mine:focal; best.ckpt has the lowest val/loss" in answer.out and "asymmetric loss" not in answer.out
+    assert "--optim.multilabel_loss changes nothing with --optim.loss, which takes its place" in answer.err
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [("a.b:C", True), ("mine:f", True), ("vit_tiny_patch16_224", False), ("timm:x.y", False), ("C:\\x", False)],

@@ -173,6 +173,7 @@ def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str])
     reasons = {
         "optim.momentum": f"with {optim.optimizer}" * (optim.optimizer in ("adamw", "muon")),
         "optim.label_smoothing": "with --optim.loss, which takes its place" * (optim.loss is not None),
+        "optim.multilabel_loss": "with --optim.loss, which takes its place" * (optim.loss is not None),
         "data.subset": without * (data.train_images is None),
         "data.subset_seed": without * (data.train_images is None),
         "data.test": "with --data.fold, which is the test part" * (data.fold is not None),

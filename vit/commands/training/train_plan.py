@@ -103,9 +103,9 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
     names = plan.source.class_names
     least, most = (f"{names[one]} ({percent(frequencies[one])})" for one in (rarest, commonest))
     words = f"{(rows == 1).sum() / len(rows):.2f} for each training image, from {least} to {most}{unknown}"
-    loss = f"{LOSSES[optim.multilabel_loss]}; best.ckpt has the {rule_text(optim.best_metric)}"
+    loss = f"{optim.loss or LOSSES[optim.multilabel_loss]}; best.ckpt has the {rule_text(optim.best_metric)}"
     facts = [("labels", words), ("loss", loss)]
-    if optim.multilabel_loss == "asymmetric" and optim.best_metric == "loss":
+    if optim.multilabel_loss == "asymmetric" and optim.best_metric == "loss" and optim.loss is None:
         facts.append(("note", FOLLOWS_BCE))
     return facts
 
