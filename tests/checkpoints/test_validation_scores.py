@@ -26,6 +26,8 @@ def test_of_a_tie_the_class_that_is_predicted_alone_is_right():
     """A network that gives all classes the same probability is right for one of them."""
     scores = ValidationScores.of(np.array([0, 1, 2]), np.full((3, 3), 1 / 3, dtype=np.float32))
     assert scores.correct.tolist() == [True, False, False] and scores.own == pytest.approx(1 / 3)
+    two = ValidationScores.of(np.array([0, 1]), np.full((2, 2), 0.5, dtype=np.float32))
+    assert two.above.tolist() == [0.0, 0.5]  # the true class itself, which is not above itself, had made it 1
 
 
 def test_a_round_trip_changes_nothing():

@@ -69,9 +69,9 @@ class ValidationScores:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
             labels, probabilities = labels[chosen], probabilities[chosen]
             groups = None if groups is None else groups[chosen]
-        own, best = probabilities[np.arange(len(labels)), labels], probabilities.max(axis=1)
-        own = np.where(probabilities.argmax(axis=1) == labels, own, np.minimum(own, np.nextafter(best, 0)))  # of a tie
-        above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
+        true, best = probabilities[np.arange(len(labels)), labels], probabilities.max(axis=1)
+        own = np.where(probabilities.argmax(axis=1) == labels, true, np.minimum(true, np.nextafter(best, 0)))  # a tie
+        above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype="f4") - true * (own < true)
         levels = tuple(cls.of(one.group_of[labels], one.joined(probabilities)) for one in levels_of(class_names))
         return cls(labels.astype(np.int32), own, above, best, groups, split, levels)
 
