@@ -88,8 +88,8 @@ def store_calibration(
         content[KEY]["multilabel"] = rules.to_plain()
     if novelty is not None:
         content[NOVELTY_KEY] = novelty.to_plain()
-    kept = content if keep_state else (KEY, STATE, NOVELTY_KEY)
-    write_checkpoint({key: content[key] for key in kept if key in content}, path)
+    keys = content if keep_state else (KEY, STATE, NOVELTY_KEY)
+    write_checkpoint({key: content[key] for key in keys if key in content}, path)
 
 
 def load_plain(path: Path) -> Any:

@@ -101,9 +101,9 @@ class Novelty:
         return cls(TrainingFeatures(features), validation.numpy())
 
 
-def _check(found: object, dtype: torch.dtype, ndim: int, most: int) -> None:
+def _check(tensor: object, dtype: torch.dtype, ndim: int, most: int) -> None:
     """Raise ValueError unless it is an ordinary tensor of 1 to `most` rows whose numbers are all in the file."""
-    if not isinstance(found, Tensor) or found.layout != torch.strided or found.dtype != dtype or found.ndim != ndim:
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype != dtype or tensor.ndim != ndim:
         raise ValueError("the novelty has no such tensor")
-    if not found.is_contiguous() or not 0 < len(found) <= most or found.numel() == 0:
-        raise ValueError(f"the novelty has a tensor of shape {tuple(found.shape)}")
+    if not tensor.is_contiguous() or not 0 < len(tensor) <= most or tensor.numel() == 0:
+        raise ValueError(f"the novelty has a tensor of shape {tuple(tensor.shape)}")

@@ -206,10 +206,10 @@ def start_of(path: Path) -> Path:
     run = RunDirectory(path)
     if not (path.is_dir() and run.is_pretraining):
         return checkpoint_of(path)
-    found = [file for file in (run.backbone_path, run.last_path) if file.is_file()]
-    if not found:
+    files = [file for file in (run.backbone_path, run.last_path) if file.is_file()]
+    if not files:
         raise run.unfinished()
-    return found[0]
+    return files[0]
 
 
 def checkpoint_of(path: Path) -> Path:

@@ -51,11 +51,11 @@ def metric_text(runs: Iterable[RunSummary]) -> str:
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:
     """The runs below a folder by path, without cells of studies and cross-validations and copies among artifacts."""
-    for found, below, files in os.walk(folder):
+    for place, below, files in os.walk(folder):
         below.sort()
         if CONFIG in files:
             below.clear()  # a run holds no other runs
-            yield summarized(RunDirectory(Path(found)))
+            yield summarized(RunDirectory(Path(place)))
         elif not _STUDIES.isdisjoint(files):
             below[:] = [name for name in below if name != CELLS]
         elif _STORE.database_path.name in files:
@@ -64,10 +64,10 @@ def list_runs(folder: Path) -> Iterator[RunSummary]:
 
 def first_study(folder: Path) -> Path | None:
     """The first study or cross-validation in a folder, or the folder itself; None: there is none."""
-    for found, below, files in os.walk(folder):
+    for place, below, files in os.walk(folder):
         below.sort()
         if not _STUDIES.isdisjoint(files):
-            return Path(found)
+            return Path(place)
         if CONFIG in files:
             below.clear()
     return None

@@ -66,9 +66,9 @@ class ValidationScores:
         `labels` and `groups` are (n,), `probabilities` (n, C) calibrated. The names of the C classes may have levels.
         """
         if len(labels) > MOST_IMAGES:
-            chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
-            labels, probabilities = labels[chosen], probabilities[chosen]
-            groups = None if groups is None else groups[chosen]
+            sample = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
+            labels, probabilities = labels[sample], probabilities[sample]
+            groups = None if groups is None else groups[sample]
         true, best = probabilities[np.arange(len(labels)), labels], probabilities.max(axis=1)
         own = np.where(probabilities.argmax(axis=1) == labels, true, np.minimum(true, np.nextafter(best, 0)))  # a tie
         above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype="f4") - true * (own < true)

@@ -55,16 +55,16 @@ def parse_labels(text: str) -> dict[str, int]:
     Repeated labels count once: lists of the objects in a picture repeat them. ValueError where a name is empty, or a
     label is both there and unknown.
     """
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for part in text.split(SEPARATOR) if text.strip() else ():
         name = clean_label(part)
         value = NOT_KNOWN if name.startswith(UNKNOWN) else PRESENT
         name = name.removeprefix(UNKNOWN).strip()
         if not name:
             raise ValueError(f"a label without a name in {text!r}")
-        if found.setdefault(name, value) != value:
+        if values.setdefault(name, value) != value:
             raise ValueError(f"label {name!r} is both present and unknown in {text!r}")
-    return found
+    return values
 
 
 def check_label_name(name: str) -> None:

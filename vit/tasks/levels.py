@@ -45,16 +45,16 @@ def levels_of(class_names: Sequence[str]) -> tuple[Level, ...]:
     paths = list(map(_path, class_names))
     if any("" in path for path in paths) or _parent_and_child(class_names):
         return ()  # names such as /a/alley of Places365, or those of a file that was not trained here
-    found: list[Level] = []
+    levels: list[Level] = []
     below = len(paths)
     for depth in range(max(map(len, paths), default=1) - 1, 0, -1):
         keys = [path[:depth] for path in paths]
         number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         if 1 < len(number) < below:
             groups = np.array([number[key] for key in keys], dtype=np.int64)
-            found.append(Level(depth, tuple(map(SEPARATOR.join, number)), groups))
+            levels.append(Level(depth, tuple(map(SEPARATOR.join, number)), groups))
             below = len(number)
-    return tuple(found)
+    return tuple(levels)
 
 
 def check_levels(class_names: Sequence[str], data: str) -> None:

@@ -248,12 +248,12 @@ class MeanAveragePrecision(Metric):
     def compute(self) -> Tensor:
         """The mean; NaN where no image has a label."""
         preds, target = dim_zero_cat(self.preds), dim_zero_cat(self.target)
-        found = [
+        per_label = [
             binary_average_precision(preds[known, label], target[known, label])
             for label, known in enumerate((target >= 0).T)
             if (target[:, label] == 1).any()
         ]
-        return torch.stack(found).mean() if found else torch.tensor(torch.nan, device=preds.device)
+        return torch.stack(per_label).mean() if per_label else torch.tensor(torch.nan, device=preds.device)
 
 
 class MacroF1(MultilabelStatScores):
