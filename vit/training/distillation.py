@@ -51,14 +51,14 @@ class Teacher:
 
     def class_order(self, class_names: tuple[str, ...]) -> list[int]:
         """The number that the teacher has for each of these classes. DataError where its classes are others."""
-        own = self.description.class_names
-        missing, further = set(class_names) - set(own), set(own) - set(class_names)
+        its_names = self.description.class_names
+        missing, further = set(class_names) - set(its_names), set(its_names) - set(class_names)
         if missing or further:
             words = (("it lacks", missing), ("it also has", further))
             parts = [f"{word} {some_of(map(repr, sorted(names)))}" for word, names in words if names]
             problem = f"--teacher {self.path} has other classes than the training images: {'; '.join(parts)}"
             raise DataError(problem, "give a teacher that was trained on these classes, in any order")
-        return [own.index(name) for name in class_names]
+        return [its_names.index(name) for name in class_names]
 
     def check_input(self, preprocess: Preprocess, train: Samples) -> None:
         """Raise UsageError unless pixels made for another network are those that the teacher was trained on.
@@ -210,9 +210,9 @@ class TeachingLoss:
         """The mean loss of logits (B, C) against the teacher's (B, C), which may lack a constant for each image."""
         if self.kind == "hard":
             return F.cross_entropy(logits, teacher_logits.argmax(dim=1))
-        own = (logits / self.temperature).log_softmax(dim=1)
+        ours = (logits / self.temperature).log_softmax(dim=1)
         wanted = (teacher_logits / self.temperature).log_softmax(dim=1)
-        return F.kl_div(own, wanted, reduction="batchmean", log_target=True) * self.temperature**2
+        return F.kl_div(ours, wanted, reduction="batchmean", log_target=True) * self.temperature**2
 
     def whole(self, label_loss: Tensor, teacher_loss: Tensor) -> Tensor:
         return torch.lerp(label_loss, teacher_loss, self.weight)

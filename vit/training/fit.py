@@ -115,8 +115,8 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
         except DivergedError as error:
             if not run.last_path.is_file():
                 raise
-            kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
-            raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
+            saved = f"{run.last_path} holds the last good weights (--init_from starts from them)"
+            raise DivergedError(error.problem, f"{error.fix}; {saved}") from error
         except (DataError, ProcessesError) as error:
             fix = f"{error.fix}; {resume}" if run.last_path.is_file() else error.fix
             raise type(error)(error.problem, fix) from error

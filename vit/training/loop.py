@@ -136,9 +136,9 @@ class Classifier(TrainingModule):
         )
         loss = train.task.loss(train.labels, options)
         seed, lora = plan.recipe.seed, plan.recipe.model.lora
-        own = None if optim.loss is None else OwnLoss(optim.loss)
+        own_loss = None if optim.loss is None else OwnLoss(optim.loss)
         metrics = None if optim.metric is None else own_metric(optim.metric, train.labels, network.num_classes)
-        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own, metrics)
+        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own_loss, metrics)
 
     @property
     def trained(self) -> Network:
@@ -176,8 +176,8 @@ class Classifier(TrainingModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.lora is not None:  # the weights are the sums, and the parts stand beside them
             checkpoint[PARTS] = parts = checkpoint["state_dict"]
-            kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
-            checkpoint["state_dict"] = merged({**parts, **kept}, self.lora)  # the average of equal values is rounded
+            frozen = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
+            checkpoint["state_dict"] = merged({**parts, **frozen}, self.lora)  # the average of equal values is rounded
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.lora is not None:

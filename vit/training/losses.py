@@ -91,13 +91,13 @@ def class_balance(optim: OptimConfig, sampling: Sampling, source: Source) -> Cla
         "--optim.class_weights": optim.class_weights if optim.class_weights in ("auto", "effective") else None,
         "--optim.logit_adjustment": f"{optim.logit_adjustment:g}" if optim.logit_adjustment else None,
     }
-    given = [f"{option} {value}" for option, value in by_size.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: each corrects for the class sizes alone", "give one of them")
+    options = [f"{option} {value}" for option, value in by_size.items() if value is not None]
+    if len(options) > 1:
+        raise UsageError(f"{' and '.join(options)}: each corrects for the class sizes alone", "give one of them")
     empty = [names[number] for number in np.flatnonzero(counts == 0)]
-    if given and empty:
-        problem = f"{given[0]} needs images of every class, and {some_of(map(repr, empty))} has no training images"
-        raise DataError(problem, f"add images, leave the class out, or train without {given[0].split()[0]}")
+    if options and empty:
+        problem = f"{options[0]} needs images of every class, and {some_of(map(repr, empty))} has no training images"
+        raise DataError(problem, f"add images, leave the class out, or train without {options[0].split()[0]}")
     return ClassBalance(names, counts, sampling, optim.class_weights, optim.logit_adjustment)
 
 

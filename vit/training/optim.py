@@ -70,7 +70,7 @@ def all_orthogonalized(
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for place, update in enumerate(updates):
         alike[tuple(sorted(update.shape))].append(place)
-    found: list[Tensor] = [*updates]
+    results: list[Tensor] = [*updates]
     for places in alike.values():
         tall = [place for place in places if updates[place].shape[0] > updates[place].shape[1]]
         wide = [place for place in places if place not in tall]
@@ -78,8 +78,8 @@ def all_orthogonalized(
         made = orthogonalized(stacked, coefficients, steps, eps).to(stacked.dtype)
         parts = (made[: len(wide)], made[len(wide) :].mT.contiguous())
         for place, matrix in zip(wide + tall, chain(*(part.unbind() for part in parts)), strict=True):
-            found[place] = matrix
-    return found
+            results[place] = matrix
+    return results
 
 
 def orthogonalized(wide: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
@@ -139,11 +139,11 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
         groups[above, parameter.ndim >= 2 and name not in exempt].append(parameter)
     return [
         {
-            "params": chosen,
+            "params": parameters,
             "lr": config.scaled_lr * decay ** (LEVELS * above / depth),
             "weight_decay": config.weight_decay if decays else 0.0,
         }
-        for (above, decays), chosen in groups.items()
+        for (above, decays), parameters in groups.items()
     ]
 
 
@@ -189,8 +189,8 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
     fused = fused and not any(isinstance(parameter, DTensor) for _, parameter in named)
     if config.optimizer == "muon":
         hidden = matrices_of_blocks(named)
-        chosen = {id(parameter) for _, parameter in hidden}
-        rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
+        hidden_ids = {id(parameter) for _, parameter in hidden}
+        rest = [(name, parameter) for name, parameter in named if id(parameter) not in hidden_ids]
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)
     groups = parameter_groups(network, named, config)
     if is_path(config.optimizer):

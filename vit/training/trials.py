@@ -205,16 +205,16 @@ def plan_with_largest_batch(trial: Trial) -> Plan:
     size = smallest
     while 2 * size <= min(plan.batch_size, largest):
         size *= 2
-    found = None
+    fitting = None
     while size <= largest and _fits(trial, size):
-        found, size = size, 2 * size
-    while found is None and size > smallest:
+        fitting, size = size, 2 * size
+    while fitting is None and size > smallest:
         size //= 2
-        found = size if _fits(trial, size) else None
-    if found is None:
+        fitting = size if _fits(trial, size) else None
+    if fitting is None:
         problem = f"out of memory with {size} images of {plan.preprocess.image_size} pixels in {plan.precision}"
         raise ResourceError(problem, "give a smaller --image_size or --network")
-    return plan.of_batch(found)
+    return plan.of_batch(fitting)
 
 
 def _fits(trial: Trial, batch_size: int) -> bool:

@@ -87,8 +87,8 @@ class Recorder(Callback):
     def state_dict(self) -> dict[str, object]:
         self.unreadable = set().union(*gathered(self.unreadable))
         losses, unreadable = self._smoothed.state_dict(), sorted(self.unreadable)
-        kept = {name: getattr(self, name) for name in _KEPT}
-        return {**kept, "seconds": self.seconds, "average_loss": losses, "unreadable": unreadable}
+        counts = {name: getattr(self, name) for name in _KEPT}
+        return {**counts, "seconds": self.seconds, "average_loss": losses, "unreadable": unreadable}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for name in _KEPT:

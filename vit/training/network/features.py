@@ -116,8 +116,8 @@ class SharedFeatures:
                 seconds = stored.seconds + time.perf_counter() - began
                 stored = StoredFeatures(place, values.float().contiguous(), seconds)
                 stored.write(files.values_path)
-        kept = np.array([index for index, name in enumerate(names) if name in stored.place], dtype=np.int64)
-        return stored.values[[stored.place[names[index]] for index in kept]], kept
+        readable = np.array([index for index, name in enumerate(names) if name in stored.place], dtype=np.int64)
+        return stored.values[[stored.place[names[index]] for index in readable]], readable
 
 
 def _hash(facts: list[object]) -> str:
@@ -140,19 +140,19 @@ class FrozenBackbone:
     """
 
     def __init__(self, network: Network, plan: Plan) -> None:
-        found = last_layer(network)
-        if found is None:
+        layer = last_layer(network)
+        if layer is None:
             problem = f"{plan.spec.name} does not end in one linear layer"
             raise UsageError(problem, "leave --freeze out, or choose another --network")
-        self.head_name, self.head = found
+        self.head_name, self.head = layer
         network.set_submodule(self.head_name, nn.Identity())  # now the network returns the features that its head reads
         self.network = network
         self.engine = Engine(network, plan.preprocess, plan.device, plan.precision)
 
     def features(self, batches: Iterable[Batch]) -> tuple[Tensor, Labels]:
         """Features (n, D) float32 of the images that can be read, on the device, and the indices (n,) of these."""
-        values, kept = computed(self.engine, batches)
-        return values, kept.numpy()
+        values, readable = computed(self.engine, batches)
+        return values, readable.numpy()
 
     def whole(self) -> Network:
         self.network.set_submodule(self.head_name, self.head)
@@ -171,8 +171,8 @@ def last_layer(network: Network) -> tuple[str, nn.Linear] | None:
 
 def labeled(samples: Samples, features: tuple[Tensor, Labels]) -> Labeled:
     """Features (n, D) of the images at given indices (n,), and class numbers (n,) or labels (n, K), -1 unknown."""
-    values, kept = features
-    return values, samples.task.targets(samples.labels[kept]).to(values.device)
+    values, readable = features
+    return values, samples.task.targets(samples.labels[readable]).to(values.device)
 
 
 def probe_loss(train: Samples, balance: ClassBalance, name: LossName) -> Loss:

@@ -118,9 +118,9 @@ def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[in
     """
     means = {number: features[labels == number].mean(dim=0) for number in labels.unique().tolist()}
     center = torch.stack(list(means.values())).mean(dim=0)
-    kept = [number for number in range(head.out_features) if number not in new]
-    length = head.weight[kept].norm(dim=1).mean()
-    level = (head.weight[kept] @ center + head.bias[kept]).mean()
+    known = [number for number in range(head.out_features) if number not in new]
+    length = head.weight[known].norm(dim=1).mean()
+    level = (head.weight[known] @ center + head.bias[known]).mean()
     for number in set(new) & means.keys():
         head.weight[number] = length * F.normalize(means[number] - center, dim=0)
         head.bias[number] = level - head.weight[number] @ center
@@ -248,14 +248,14 @@ def _measure(
     network, description = load(path)
     backbone = FrozenBackbone(network, plan)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
-    found = {split: _features(backbone, split, data, plan, shared) for split in splits}
-    scored = {split: _scored(backbone, data.source.splits[split], plan, *found[split]) for split in splits}
+    by_split = {split: _features(backbone, split, data, plan, shared) for split in splits}
+    scored = {split: _scored(backbone, data.source.splits[split], plan, *by_split[split]) for split in splits}
     fitted = fit_temperature(scored[splits[0]], splits[0])
     training = TrainingFeatures.chosen(features, plan.recipe.seed)
-    novelty = Novelty.of(training, training.distances(found[splits[0]][0].cpu()))
+    novelty = Novelty.of(training, training.distances(by_split[splits[0]][0].cpu()))
     calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
     if "test" in calibrated:
-        calibrated["test"] = replace(calibrated["test"], novelty=novelty.of_features(found["test"][0].cpu()))
+        calibrated["test"] = replace(calibrated["test"], novelty=novelty.of_features(by_split["test"][0].cpu()))
     return MeasuredCheckpoint(description, fitted, calibrated, novelty)
 
 
@@ -265,20 +265,20 @@ def _features(
     """As the backbone's; those that other trainings have computed are not computed again."""
     if shared is None:
         return backbone.features(data.evaluation_loader(split))
-    values, kept = shared.of(
+    values, readable = shared.of(
         plan, data.source.splits[split], lambda some: computed(backbone.engine, labeled_images(some, plan.preprocess))
     )
-    return values.to(backbone.engine.device), kept
+    return values.to(backbone.engine.device), readable
 
 
 @torch.inference_mode()
-def _scored(backbone: FrozenBackbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
-    """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
+def _scored(backbone: FrozenBackbone, samples: Samples, plan: Plan, features: Tensor, readable: Labels) -> ScoredImages:
+    """Images of a split by the features (n, D) of those that can be read, which are at the indices `readable` (n,)."""
     is_packed = features.device.type == "cpu" and can_pack(torch.bfloat16)
     is_exact = is_packed and isinstance(backbone.network, VisionTransformer)  # as `prepared` computes the head
     with autocast("32-true" if is_exact else plan.precision, features.device):
         logits = backbone.head.to(features.device)(features).float()
     probabilities = logits.softmax(dim=1).cpu().numpy()
-    left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
-    paths = tuple(samples.paths[index] for index in kept)
-    return in_groups(ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out), samples)
+    left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), readable)}
+    paths = tuple(samples.paths[index] for index in readable)
+    return in_groups(ScoredImages(paths, samples.labels[readable], probabilities, left_out=left_out), samples)

@@ -70,7 +70,7 @@ def divided(found: Source, data: DataConfig) -> Source:
     DataError: there are too few images or groups for a split, or an image has no group.
     """
     found = kept_together(found, data)
-    given = () if data.fold is not None else tuple(found.splits)
+    of_data = () if data.fold is not None else tuple(found.splits)
     if data.fold is not None:
         found.check_one_class("data.fold")
         found = with_fold(found, data.fold, data.split_seed)
@@ -85,7 +85,7 @@ def divided(found: Source, data: DataConfig) -> Source:
         shown = " and ".join(f"data.{name} {fraction:g}" for name, fraction in fractions.items())
         raise UsageError(f"{shown} leave no training images", "give fractions whose sum is below 1")
     cut = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
-    new = [split for split in cut.splits if split not in given and split != "train"]
+    new = [split for split in cut.splits if split not in of_data and split != "train"]
     return replace(cut, notes=[*cut.notes, *absent_notes(cut, new)])
 
 
@@ -101,8 +101,8 @@ def chosen_part(source: Source, data: DataConfig, seed: int) -> Source:
         return source
     kind, seed = subset_kind(train.labels, data.subset), subset_seed(data, seed)
     note = f"{wanted:,} of {len(train):,} training images ({subset_text(kind, source)}, seed {seed})"
-    chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
-    return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])
+    part = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
+    return replace(part, notes=[*source.notes, *absent_notes(part, ("train",)), note])
 
 
 def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | None]:

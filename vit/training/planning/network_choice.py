@@ -69,8 +69,8 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     if name == AUTO:
         if pretrained is None:
             return WantedNetwork(None, image_size, options)
-        own = pretrained.own_network(options)
-        name, image_size, options = own.name, image_size or own.image_size, own.options
+        its_spec = pretrained.own_network(options)
+        name, image_size, options = its_spec.name, image_size or its_spec.image_size, its_spec.options
     spec = NetworkSpec.named(name, 1, options)
     side = image_size or spec.default_image_size
     spec.config(side)
@@ -95,13 +95,13 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
         name, side = automatic_network(images.splits["train"], model.preprocess.channels)
         spec, image_size = NetworkSpec.named(name, 1, wanted.options), image_size or side
     spec = replace(spec, num_classes=num_classes)
-    told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
-    given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
-    if model.preprocess.resize_mode == "pad" and given.setdefault("crop_fraction", 1.0) != 1:
-        problem = f"--model.preprocess.crop_fraction {given['crop_fraction']:g} with --resize_mode pad"
+    of_weights: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
+    of_recipe = {key: value for key, value in vars(model.preprocess).items() if value is not None}
+    if model.preprocess.resize_mode == "pad" and of_recipe.setdefault("crop_fraction", 1.0) != 1:
+        problem = f"--model.preprocess.crop_fraction {of_recipe['crop_fraction']:g} with --resize_mode pad"
         raise UsageError(f"{problem}, which shows the whole picture", "leave one out")
     image_size = image_size or spec.default_image_size
-    preprocess = Preprocess(**{**told, **given, "image_size": image_size})
+    preprocess = Preprocess(**{**of_weights, **of_recipe, "image_size": image_size})
     channels, window = preprocess.channels, preprocess.window
     _check_lengths(model.preprocess, channels)
     if window is not None and not is_window(window, channels):
@@ -144,8 +144,8 @@ def keeps_rows(model: ModelConfig, images: Source) -> bool:
     return model.init_head == "auto" and model.freeze != "backbone" and images.task.is_exclusive
 
 
-def _check_lengths(given: PreprocessConfig, channels: int) -> None:
-    for name, values in (("mean", given.mean), ("std", given.std)):
+def _check_lengths(config: PreprocessConfig, channels: int) -> None:
+    for name, values in (("mean", config.mean), ("std", config.std)):
         if values is not None and len(values) != channels:
             problem = f"--model.preprocess.{name} has {len(values)} values for {channels} channels"
             raise UsageError(problem, "give one for each")

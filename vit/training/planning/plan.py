@@ -203,7 +203,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     is_searched = optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
     compiled = compiles(recipe, machine, network.spec.name, schedule.total_steps)
-    chosen = replace(
+    filled = replace(
         recipe,
         data=replace(
             data,
@@ -222,7 +222,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     )
     every = trainer.checkpoint_every
     return kind(
-        recipe=chosen if is_searched else with_length(chosen, schedule),
+        recipe=filled if is_searched else with_length(filled, schedule),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,
@@ -247,8 +247,8 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
                 "leave it out",
             )
         base = replace(base, randaugment=0)
-    given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
-    return replace(base, **given)
+    changes = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
+    return replace(base, **changes)
 
 
 def absolute(name: str) -> str:

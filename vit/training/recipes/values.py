@@ -25,13 +25,13 @@ def plain(recipe: Recipe) -> dict[str, Any]:
 
 def training_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe as plain values without options that do not change the weights: names, trackers, caches."""
-    found = {name: dict(part) if isinstance(part, dict) else part for name, part in values.items()}
+    options = {name: dict(part) if isinstance(part, dict) else part for name, part in values.items()}
     for name in NOT_IN_HASH:
-        found.pop(name, None)
+        options.pop(name, None)
     for section, name in NOT_IN_HASH_PARTS:
-        if isinstance(found.get(section), dict):
-            found[section].pop(name, None)
-    return found
+        if isinstance(options.get(section), dict):
+            options[section].pop(name, None)
+    return options
 
 
 def is_unused(name: str) -> bool:

@@ -151,12 +151,12 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
 
 
 def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
-    said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
+    reason = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
     divided = with_more_parts(plan)
     in_parts = f"--optim.accumulate {divided.recipe.optim.accumulate} (the same steps, in parts), " if divided else ""
     return ResourceError(
         f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
-        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
+        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{reason}",
         f"give {in_parts}a smaller --batch_size or --image_size, --trainer.grad_checkpointing true (ViTs), or "
         "--data.cache none",
     )

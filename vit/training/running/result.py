@@ -162,9 +162,9 @@ def _measure_labels(
     scored: dict[str, ScoredLabels] = {}
     for split in ("calibration", "validation", "test"):
         if split in data.source.splits:
-            found = score(engine, data.evaluation_loader(split))
-            assert isinstance(found, ScoredLabels)
-            scored[split] = in_groups(found, data.source.splits[split])
+            split_scores = score(engine, data.evaluation_loader(split))
+            assert isinstance(split_scores, ScoredLabels)
+            scored[split] = in_groups(split_scores, data.source.splits[split])
     fitted_on = next(iter(scored))  # every training has validation images
     fit = scored[fitted_on]
     temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on, fit.groups)
@@ -182,9 +182,9 @@ def _training_features(
     if known is not None:
         return TrainingFeatures.chosen(known, seed)
     samples = data.source.splits["train"]
-    chosen = np.random.default_rng(seed).permutation(len(samples))[:MOST_FEATURES]
-    found = features_of(engine, labeled_images(samples.select(np.sort(chosen)), data.preprocess))
-    return TrainingFeatures(found) if len(found) else None
+    indices = np.random.default_rng(seed).permutation(len(samples))[:MOST_FEATURES]
+    features = features_of(engine, labeled_images(samples.select(np.sort(indices)), data.preprocess))
+    return TrainingFeatures(features) if len(features) else None
 
 
 @dataclass(frozen=True)

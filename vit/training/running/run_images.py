@@ -218,10 +218,10 @@ def seen_in_training(runs: Sequence[RunDirectory], source: Source, split: str, c
     DataError: `splits.csv` of such a run is missing or damaged.
     """
     rows = split_rows(replace(source, splits={split: source.splits[split]}), contents.hashes)
-    found = [_seen_among(one, rows)[split] for one in runs]
+    by_run = [_seen_among(one, rows)[split] for one in runs]
     seen, free = dict[str, Labels](), np.full(len(rows[split]), True)
     for name in SEEN:
-        indices = np.unique(np.concatenate([one[name] for one in found]))
+        indices = np.unique(np.concatenate([one[name] for one in by_run]))
         seen[name] = indices[free[indices]]
         free[indices] = False
     return seen
@@ -248,8 +248,8 @@ def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
     if run.is_pretraining:
         done, fitted = "has learned from {} without their labels", {}
     parts = []
-    for verb, found in ((done, learned), ("was validated or calibrated on {}", fitted)):
-        images = [f"{count:,} of {len(rows[split]):,} {split} images" for split, count in found.items() if count]
+    for verb, numbers in ((done, learned), ("was validated or calibrated on {}", fitted)):
+        images = [f"{count:,} of {len(rows[split]):,} {split} images" for split, count in numbers.items() if count]
         parts += [verb.format(" and ".join(images))] * bool(images)
     return " and ".join(parts)
 
