@@ -124,8 +124,8 @@ def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
 def without_dry_run(words: Sequence[str]) -> str:
     """The words of a command line without `--dry_run` and its value, as one text."""
     pairs = zip(["", *words], words, strict=False)  # each with the word before it
-    kept = [word for before, word in pairs if before != "--dry_run" or word not in ("true", "false")]
-    return shlex.join(word for word in kept if word.partition("=")[0] != "--dry_run")
+    remaining = [word for before, word in pairs if before != "--dry_run" or word not in ("true", "false")]
+    return shlex.join(word for word in remaining if word.partition("=")[0] != "--dry_run")
 
 
 @dataclass(frozen=True)

@@ -111,10 +111,10 @@ class Parser(CommandOptions):
     def read_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of Python by name, also of keys of mappings ("data.root"); errors as those of `read_tree`."""
         checked: dict[str, Any] = {}
-        for given, value in values.items():
-            option, key = self.find(given) or (None, "")
+        for name, value in values.items():
+            option, key = self.find(name) or (None, "")
             if option is None:
-                raise self.unknown(f"--{given}" if self.short else given)
+                raise self.unknown(f"--{name}" if self.short else name)
             is_list = not isinstance(value, str | os.PathLike) and isinstance(value, Iterable)
             if option.takes_several and is_list:
                 checked[option.name] = [read_value(option.kind, item, option.name) for item in value]
@@ -145,16 +145,16 @@ class Parser(CommandOptions):
             fix = f"give {dotted}, in a file the key {key!r} below {below}"
         return UsageError(f"vit {self.command} has no option {given}", fix)
 
-    def _nearest(self, given: str, is_flag: bool) -> str:
+    def _nearest(self, typed: str, is_flag: bool) -> str:
         """The option that is spelled almost as a word, whole or after its last dot; else where all options are."""
         names = [option.name for option in self.shown if not option.is_positional]
         if is_flag:
             hidden = {f"--{option.name}" for option in self.options if option.is_hidden}
-            names = [f"--{name}" for name in names] + [flag for flag, own in self.short.items() if own not in hidden]
-        word = given.removeprefix("--").rpartition(".")[2]
+            names = [f"--{name}" for name in names] + [flag for flag, long in self.short.items() if long not in hidden]
+        word = typed.removeprefix("--").rpartition(".")[2]
         ends = {name.removeprefix("--").rpartition(".")[2]: name for name in sorted(names, key=len, reverse=True)}
-        close = ends.get(_SAME.get(word, word)) or close_name(given, names) or ends.get(close_name(word, ends) or "")
-        return self.hint if close in (None, given) else f"did you mean {close!r}?"
+        close = ends.get(_SAME.get(word, word)) or close_name(typed, names) or ends.get(close_name(word, ends) or "")
+        return self.hint if close in (None, typed) else f"did you mean {close!r}?"
 
     def _take(self, word: str, waiting: "deque[Option]", values: dict[str, Any]) -> None:
         if not waiting:

@@ -112,7 +112,7 @@ def _one_screen(parser: CommandOptions) -> str:
     lines = [*_usage(parser), *wrap(parser.about, WIDTH, max_lines=3, placeholder=" ..."), ""]
     for title, texts in parser.main.items():
         options = {flag: parser.find(flag.partition(" ")[0].removeprefix("--")) for flag in texts}
-        shown = [(flag, texts[flag], found) for flag, found in options.items() if found and not found[0].is_hidden]
+        shown = [(flag, texts[flag], pair) for flag, pair in options.items() if pair and not pair[0].is_hidden]
         lines += [f"{title}:"] if shown else []
         lines += [_line(flag, text, _default(option, key)) for flag, text, (option, key) in shown]
     for option in () if parser.main else parser.shown:
@@ -165,10 +165,10 @@ def _flags(option: Option, short: Mapping[str, str]) -> list[str]:
         return [_metavar(option)]
     value = "" if option.is_flag else f" {_metavar(option)}"
     is_mapping = mapping_type(option.kind) is not None and len(union_members(option.kind)) == 1
-    own = f"--{option.name}.KEY VALUE" if is_mapping else f"--{option.name}{value}"
+    full_name = f"--{option.name}.KEY VALUE" if is_mapping else f"--{option.name}{value}"
     names = [flag for flag, dotted in short.items() if dotted == f"--{option.name}"]
     of_key = [f"{flag} NAME" for flag, dotted in short.items() if dotted == f"--{option.name}.name"]
-    return [*(f"{name}{value}" for name in names), *of_key, own]
+    return [*(f"{name}{value}" for name in names), *of_key, full_name]
 
 
 def _metavar(option: Option) -> str:
@@ -176,7 +176,7 @@ def _metavar(option: Option) -> str:
     if option.metavar or option.is_positional:
         return option.metavar or option.name.upper()
     names = "|".join(choices(option.kind))
-    is_number = any(getattr(one, "__origin__", one) in (int, float) for one in union_members(option.kind))
+    is_number = any(getattr(member, "__origin__", member) in (int, float) for member in union_members(option.kind))
     if names and len(names) <= _LONGEST_CHOICES:
         return f"N|{names}" if is_number else names
     return "N" if is_number else "VALUE"

@@ -56,9 +56,9 @@ def docstring_arguments(text: str) -> dict[str, str]:
     for line in text.splitlines():
         if line.strip() and not line.startswith(" "):
             is_inside = line in ("Args:", "Attributes:")
-        elif is_inside and (found := re.match(r" {4}(\w+): (.*)", line)):
-            name = found[1]
-            texts[name] = found[2].strip()
+        elif is_inside and (entry := re.match(r" {4}(\w+): (.*)", line)):
+            name = entry[1]
+            texts[name] = entry[2].strip()
         elif is_inside and line.strip():
             texts[name] += f" {line.strip()}"
     return texts

@@ -180,15 +180,15 @@ def _without_size(below: Layer, name: object) -> Layer:
     before = network.get("name", "auto")
     if name in (None, before) or before == "auto" or len(network) <= 1:
         return below
-    for other in {str(name), str(before)} - {"auto"}:
-        check_network(other)  # a wrong name is an error before torch is imported
+    for network_name in {str(name), str(before)} - {"auto"}:
+        check_network(network_name)  # a wrong name is an error before torch is imported
 
     from vit.models.catalog import entry
 
     replacement = entry("vit" if name == "auto" else str(name))
     size = {*replacement.options, *entry(str(before)).options}
-    kept = {key: value for key, value in network.items() if key in replacement.kinds and key not in size}
-    return {**below, "model.network": {**kept, "name": before}}
+    shared = {key: value for key, value in network.items() if key in replacement.kinds and key not in size}
+    return {**below, "model.network": {**shared, "name": before}}
 
 
 def _shipped(source: str, network: str) -> str:

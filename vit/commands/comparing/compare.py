@@ -56,39 +56,39 @@ def compare(
     from vit.study.run_comparison import compare_runs, read_runs
 
     finished = read_runs(runs)
-    found, reporter = compare_runs(finished), Reporter()
-    reporter.line(f"{found.images} of {finished[0].result.data}; 95 % intervals")
+    comparison, reporter = compare_runs(finished), Reporter()
+    reporter.line(f"{comparison.images} of {finished[0].result.data}; 95 % intervals")
     rows = []
-    for run, accuracy in zip(finished, found.accuracies, strict=True):
+    for run, accuracy in zip(finished, comparison.accuracies, strict=True):
         right = int(run.correct.sum())
         rows.append((run.name, with_interval(accuracy), f"{right:,}", f"{len(run.rows) - right:,}"))
     reporter.table(("run", "accuracy", "right", "wrong"), rows)
-    if found.groups:
-        _show_repeated(reporter, found)
+    if comparison.groups:
+        _show_repeated(reporter, comparison)
     else:
-        _show_pairs(reporter, found)
-    if found.options:
+        _show_pairs(reporter, comparison)
+    if comparison.options:
         reporter.line("\nOptions that differ")
-        reporter.table(("option", *(run.name for run in finished)), found.options)
-    if num_different := len(found.disagreements):
+        reporter.table(("option", *(run.name for run in finished)), comparison.options)
+    if num_different := len(comparison.disagreements):
         most = f", the {SHOWN} with the largest difference in loss" * (num_different > SHOWN)
         reporter.line(f"\n{num_different:,} images have different labels{most}")
         guesses: list[tuple[str, ...]] = []
-        for index in found.disagreements[:SHOWN]:
+        for index in comparison.disagreements[:SHOWN]:
             of_runs = [run.rows[index] for run in finished]
             guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
         reporter.table(("image", "true", *(run.name for run in finished)), guesses)
     else:
         reporter.line("\nThe runs give every image the same label.")
-    for sentence in found.seen_before:
+    for sentence in comparison.seen_before:
         reporter.line(f"\nWARNING: {sentence}")
-    in_order = sorted(found.disagreements)
+    in_order = sorted(comparison.disagreements)
     if list_file is not None:
         columns = ("path", "label", *(f"{column} by {run.name}" for run in finished for column in _COLUMNS))
         with new_output(list_file, columns) as table:
             for index in in_order:
-                own = (getattr(run.rows[index], column) for run in finished for column in _COLUMNS)
-                table.row((*finished[0].rows[index][:2], *own))
+                cells = (getattr(run.rows[index], column) for run in finished for column in _COLUMNS)
+                table.row((*finished[0].rows[index][:2], *cells))
         reporter.line(f"\n{count_of(len(in_order), 'row')} in {list_file}")
     if page_file is not None:
         from vit.commands.measuring.measured_images import images_for_pictures
@@ -96,7 +96,7 @@ def compare(
         from vit.report.studies.compare_page import write_compare_page
 
         pictures = images_for_pictures(finished[0].path, root, reporter)
-        if num_changed := write_compare_page(page_file, found, pictures):
+        if num_changed := write_compare_page(page_file, comparison, pictures):
             reporter.notice(describe_changed(num_changed))
         reporter.line(f"\npage in {page_file}")
     if page_file is None and in_order:
@@ -104,24 +104,24 @@ def compare(
     else:
         best = max(finished, key=lambda run: int(run.correct.sum()))
         reporter.next_command(f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES")
-    accuracies = dict(zip((run.name for run in finished), found.accuracies, strict=True))
-    paths = [finished[0].rows[index].path for index in in_order]
-    return ComparisonSummary(found.num_images, accuracies, {pair.other.name: pair.gap for pair in found.pairs}, paths)
+    accuracies = dict(zip((run.name for run in finished), comparison.accuracies, strict=True))
+    paths, pairs = [finished[0].rows[index].path for index in in_order], comparison.pairs
+    return ComparisonSummary(comparison.num_images, accuracies, {pair.other.name: pair.gap for pair in pairs}, paths)
 
 
-def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
-    reporter.line(f"\nAccuracy of {found.runs[0].name} minus that of each other run, on the same images")
-    p_name = "McNemar's mid-p" if found.runs[0].groups is None else "p of groups"
+def _show_pairs(reporter: Reporter, comparison: "RunComparison") -> None:
+    reporter.line(f"\nAccuracy of {comparison.runs[0].name} minus that of each other run, on the same images")
+    p_name = "McNemar's mid-p" if comparison.runs[0].groups is None else "p of groups"
     columns = ("against", "difference in points", "only first right", "only other right", p_name, "p corrected")
     rows = []
-    for pair in found.pairs:
+    for pair in comparison.pairs:
         only = f"{pair.test.only_first:,}", f"{pair.test.only_second:,}"
         rows.append((pair.other.name, in_points(pair.gap, ""), *only, p_value(pair.test.p), p_value(pair.p_adjusted)))
     reporter.table(columns, rows)
     about = "The intervals are about these trained models"
     reporter.line(f"\n{about}; another seed gives others, and 'vit study' trains them.")
-    _show_correction(reporter, "The last column is", len(found.pairs))
-    if any(pair.is_between for pair in found.pairs):
+    _show_correction(reporter, "The last column is", len(comparison.pairs))
+    if any(pair.is_between for pair in comparison.pairs):
         reporter.line("If p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter.")
 
 
@@ -130,18 +130,18 @@ def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
         reporter.line(f"{what} corrected for {num_tests} comparisons (Hochberg); the intervals are not.")
 
 
-def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
+def _show_repeated(reporter: Reporter, comparison: "RunComparison") -> None:
     from vit.study.answer.wording import complement
 
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
-    means = [(group.name, str(len(group.wrong)), with_interval(complement(group.error))) for group in found.groups]
+    means = [(group.name, str(len(group.wrong)), with_interval(complement(group.error))) for group in comparison.groups]
     reporter.table(("network", "seeds", "mean accuracy"), means)
-    if found.differences:
-        reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
-        doubled = "2x test images" if found.runs[0].groups is None else "2x groups"
-        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", doubled)
-        reporter.table(columns, [_repeated_row(name, one) for name, one in found.differences])
-        num_tests = sum(one.is_tested for _, one in found.differences if one is not None)
+    if comparison.differences:
+        first, units = comparison.groups[0].name, "test images" if comparison.runs[0].groups is None else "groups"
+        reporter.line(f"\nAccuracy of {first} minus that of the others, paired by seed and test image")
+        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", f"2x {units}")
+        reporter.table(columns, [_repeated_row(name, difference) for name, difference in comparison.differences])
+        num_tests = sum(difference.is_tested for _, difference in comparison.differences if difference is not None)
         _show_correction(reporter, '\n"p corrected" is', num_tests)
 
 

@@ -56,10 +56,10 @@ def crossval(
         vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
     """
     where = ExecutorOptions.of("crossval", {name: options.pop(name) for name in EXECUTOR_OPTIONS if name in options})
-    found = run_crossval(read_values(data, config, None, options), folds, where, Reporter())
-    if found is None:
+    folder = run_crossval(read_values(data, config, None, options), folds, where, Reporter())
+    if folder is None:
         raise UsageError("a dry run leaves no folder", "leave dry_run out, or use the command line")
-    return found
+    return folder
 
 
 def crossval_parser() -> Parser:
@@ -143,17 +143,17 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     forget_launcher()  # a cross-validation that a launcher has started plans and trains alone
     recipe = of_cells(start.recipe, "a cross-validation", "give --epochs or --optim.steps")
     recipe = replace(recipe, wandb=tracking_of_cells(recipe.wandb, recipe.tracker))
-    found = start.listed or opened_data(recipe.data)
-    recipe = at_revision(recipe, found)
+    dataset = start.listed or opened_data(recipe.data)
+    recipe = at_revision(recipe, dataset)
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
-    found.check_one_class("vit crossval")
-    opened = open_inputs(of_folds[0], found)
-    find_bursts(found, data, reporter)
+    dataset.check_one_class("vit crossval")
+    opened = open_inputs(of_folds[0], dataset)
+    find_bursts(dataset, data, reporter)
     first = make_plan(of_folds[0], opened)
-    joined = kept_together(found, data)
-    sources, whole = [chosen_part(divided(found, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
-    listed = Source(found.name, found.class_names, {"test": whole})  # each is tested, so that all must be readable
+    joined = kept_together(dataset, data)
+    sources, whole = [chosen_part(divided(dataset, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
+    listed = Source(dataset.name, dataset.class_names, {"test": whole})  # each is tested, so that all must be readable
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)
     if recipe.distill.teacher is not None:
@@ -166,24 +166,24 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     for source in sources:
         known = known_contents(source, digests)
         assert known is not None  # all images have just been read
-        inputs.append(Inputs(found.name, known.split_hashes(source), weights))
+        inputs.append(Inputs(dataset.name, known.split_hashes(source), weights))
     parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
     notes = list(joined.notes)
-    if len(found.splits) > 1:
-        counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())
-        notes.insert(0, f"the splits of {found.name} ({counts}) do not count: every image is tested once")
+    if len(dataset.splits) > 1:
+        counts = ", ".join(f"{len(samples):,} {split}" for split, samples in dataset.splits.items())
+        notes.insert(0, f"the splits of {dataset.name} ({counts}) do not count: every image is tested once")
     if data.train_images is not None:
         notes.append(f"fold 1: {sources[0].notes[-1]}")
     notes += [start.why] if start.why else []
     facts: dict[str, JsonValue] = {
-        "data": found.name, "source": data.source, "classes": list(found.class_names), "images": len(whole),
+        "data": dataset.name, "source": data.source, "classes": list(dataset.class_names), "images": len(whole),
         "network": first.spec.name, "folds": folds,
         "division": f"{describe_division(whole)}, seed {data.split_seed}", "seed": recipe.seed,
     }  # fmt: skip
     if seen:
         facts["seen_before"] = list(seen)
     cells = fold_cells(recipe, first.spec.name, inputs, [len(source.splits["train"]) for source in sources])
-    return CrossvalPlan(cells, CrossvalDirectory(parent / (recipe.name or slug(found.name))), digests, facts, notes)
+    return CrossvalPlan(cells, CrossvalDirectory(parent / (recipe.name or slug(dataset.name))), digests, facts, notes)
 
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:

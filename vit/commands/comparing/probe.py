@@ -106,37 +106,37 @@ def probe(
     from vit.study.frozen.backbones import TITLES, accuracies, conditions, verdict, write_backbones
     from vit.study.frozen.frozen import measured_backbones
 
-    found = measured_backbones(plan.folder.path, plan.cells, sources)
-    write_backbones(found, plan.folder.backbones_path)
+    ranking = measured_backbones(plan.folder.path, plan.cells, sources)
+    write_backbones(ranking, plan.folder.backbones_path)
     findings = report_study(plan.folder.path, None)
     if len(plan.sizes) > 1:
         reporter.line("\nTest accuracy of the linear probes in %, with 95 % intervals, by number of training images")
         titles = ("backbone", *(f"{size:,}" for size in plan.sizes))
-        reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
-    reporter.line("\n" + conditions(found))
-    reporter.table(TITLES, [one.cells() for one in found])
-    measured = {one.name for one in found}
-    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
+        reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in ranking]))
+    reporter.line("\n" + conditions(ranking))
+    reporter.table(TITLES, [one.cells() for one in ranking])
+    measured = {one.name for one in ranking}
+    reporter.line("\n" + verdict(ranking, [name for name in sources if name not in measured]))
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
     next_options: dict[str, str | None] = {f"data.{name}": value for name, value in of_data.items()}
-    next_options |= {"init_from": found[0].source, "image_size": None if image_size is None else str(image_size)}
+    next_options |= {"init_from": ranking[0].source, "image_size": None if image_size is None else str(image_size)}
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
-    return ProbeSummary(plan.folder.path, found)
+    return ProbeSummary(plan.folder.path, ranking)
 
 
 def _sources(words: list[str], folder: Path) -> dict[str, str]:
     """{short name: weights to start from}. Networks with random weights get a file in the folder, from a fixed seed."""
     if not words:
         raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for word in words:
         label, network = _label(word), word.removeprefix(RANDOM)
-        if label in found:
+        if label in sources:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
-        found[label] = word
+        sources[label] = word
         if network != word:
             check_network(network, ())
             path = folder / f"{network}.ckpt"
@@ -145,8 +145,8 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
 
                 folder.mkdir(parents=True, exist_ok=True)
                 write_random(network, path)
-            found[label] = str(path)
-    return found
+            sources[label] = str(path)
+    return sources
 
 
 def _label(word: str) -> str:

@@ -120,8 +120,8 @@ def export(
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, kind, path, classify)
     if latency:
-        own = {f"{format} {precision}": partial(export_kind.read, exported, path)}
-        show_latencies_of(reporter, trained, "cpu", "32-true", own)
+        engines = {f"{format} {precision}": partial(export_kind.read, exported, path)}
+        show_latencies_of(reporter, trained, "cpu", "32-true", engines)
     reporter.line("\n" + export_kind.how_to_load(exported, path))
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))

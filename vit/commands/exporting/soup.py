@@ -75,15 +75,15 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     def scored(weights: Weights, samples: "Samples") -> "ScoredImages":
         network.load_state_dict(weights)
         engine = Engine(network, first.preprocess, on, first.precision)
-        found = score(engine, labeled_images(samples, first.preprocess))
-        assert isinstance(found, ScoredImages)
-        return in_groups(found, samples)
+        scores = score(engine, labeled_images(samples, first.preprocess))
+        assert isinstance(scores, ScoredImages)
+        return in_groups(scores, samples)
 
     def accuracy_of(weights: Weights) -> float:
         return float(scored(weights, source.splits["validation"]).correct.mean())
 
     weights: dict[str, Weights] = {run: deepcopy(trained.state_dict()) for run, (trained, _) in loaded.items()}
-    alone = {run: accuracy_of(own) for run, own in weights.items()}
+    alone = {run: accuracy_of(state) for run, state in weights.items()}
     best, *others = sorted(paths, key=lambda run: -alone[run])
     used, mixed, accuracy = [best], weights[best], alone[best]
     rows = [(best, percent(accuracy), percent(accuracy), "yes")]
@@ -111,9 +111,9 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     if "test" in source.splits:
         single, whole = (scored(one, source.splits["test"]) for one in (weights[best], mixed))
         gap = paired_gap(whole.correct, single.correct, whole.groups)
-        own, of_best = (percent(float(one.correct.mean())) for one in (whole, single))
-        other = f"{of_best} of the best run on validation images, {best}"
-        reporter.line(f"test accuracy {own}; {other}; {in_points(gap)}, paired 95 % interval")
+        of_soup, of_best = (percent(float(one.correct.mean())) for one in (whole, single))
+        of_single = f"{of_best} of the best run on validation images, {best}"
+        reporter.line(f"test accuracy {of_soup}; {of_single}; {in_points(gap)}, paired 95 % interval")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
 
@@ -135,10 +135,10 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
     from vit.commands.measuring.measured_images import check_own_images
     from vit.training.running.run_images import images_of_run, splits_of_run
 
-    found = [RunDirectory.around(Path(run)) for run in paths]
-    runs = [run for run in found if run is not None]
-    if None in found:
-        problem = f"{paths[found.index(None)]} is not in a run folder, so its validation images are not known"
+    folders = [RunDirectory.around(Path(run)) for run in paths]
+    runs = [run for run in folders if run is not None]
+    if None in folders:
+        problem = f"{paths[folders.index(None)]} is not in a run folder, so its validation images are not known"
         raise UsageError(problem, "give run folders")
     recipes, splits = [read_recipe(run.config_path) for run in runs], []
     for run in runs:

@@ -92,8 +92,8 @@ def check(
             for finding in checked.findings:
                 table.row(astuple(finding))
         reporter.notice(describe_escapes(source.class_names, f"{list_file} has"))
-    found = f"{count_of(checked.errors, 'error')} and {count_of(len(checked.findings) - checked.errors, 'warning')}"
-    reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
+    totals = f"{count_of(checked.errors, 'error')} and {count_of(len(checked.findings) - checked.errors, 'warning')}"
+    reporter.line(f"\n{totals}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     if page_file is not None:
         from vit.report.check_page import write_check_page
@@ -113,7 +113,7 @@ def check(
         following = shell_command("vit", "data", "check", name, options={"labels": folder, **of_data, "strict": strict})
     reporter.next_command(following)
     if failed:
-        raise BadInputsError(f"{name} has {found}", f"see {list_file}")
+        raise BadInputsError(f"{name} has {totals}", f"see {list_file}")
     return checked
 
 
@@ -135,7 +135,7 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     reporter.line(f"\nimages {source.task.of} a {kind}{title}")
     of_classes = []
     for number in order[:SHOWN_CLASSES]:
-        of_classes.append((source.class_names[number], *(f"{own[number]:,}" for own in checked.counts.values())))
+        of_classes.append((source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values())))
     reporter.table((kind, *checked.counts), of_classes)
     if not checked.findings:
         return

@@ -130,15 +130,15 @@ def evaluate(
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
         source = measured_images.opened_source(model, data, path_text(root), columns, groups, reporter)
-        chosen = measured_images.choose_split(source, split)
-        shown = measured_images.shown_split(source, chosen)
+        measured_split = measured_images.choose_split(source, split)
+        shown = measured_images.shown_split(source, measured_split)
         every = {one: load(one, device, precision, engine, unfinished) for one in models}
         predictor = Ensemble(list(every.values()), models) if others else every[model]
         warn_of_unfinished(predictor.lacks, reporter)
         for one, its in every.items():
             measured_images.check_own_model(Path(one), its)
         source = measured_images.of_same_task(source, predictor.task)
-        samples, seen = measured_images.images_to_measure(models, data, source, chosen, include_seen, reporter)
+        samples, seen = measured_images.images_to_measure(models, data, source, measured_split, include_seen, reporter)
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = measured_images.with_model_classes(samples, source, predictor.class_names, reporter)
@@ -158,16 +158,16 @@ def evaluate(
     run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
     folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
     folder = new_folder(wanted, folder) if rank == 0 else wanted or folder
-    found = Evaluation(
+    evaluation = Evaluation(
         folder, measurement, dict(scored.left_out), dict(seen.left_out), predictor.engine.name, dict(seen.scored),
         predictor.lacks, ensemble=ensemble,
     )  # fmt: skip
     if rank > 0:
-        return found
+        return evaluation
     if latency:
         from vit.export.latency import show_latencies_of_model
 
-        found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
+        evaluation = replace(evaluation, latency=show_latencies_of_model(reporter, Path(model), predictor))
     recipe = None if run is None else read_recipe(run.config_path)
     weak = None
     if traits is not None:
@@ -181,19 +181,19 @@ def evaluate(
         named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
         rules, weak,
     )  # fmt: skip
-    files = _write(found, scored, images, reporter)
+    files = _write(evaluation, scored, images, reporter)
     if predictor.license is not None:
         reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
-    reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
+    reporter.line(f"\nmetrics.json, predictions.csv and figures in {evaluation.folder}")
     if files.report_path.is_file():
         reporter.line(f"page in {files.report_path}")
-    more = " --unfinished" * bool(found.unfinished)
+    more = " --unfinished" * bool(evaluation.unfinished)
     reporter.next_command(f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}")
-    if found.unreadable:
-        bad, reason = next(iter(found.unreadable.items()))
-        problem = f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}"
+    if evaluation.unreadable:
+        bad, reason = next(iter(evaluation.unreadable.items()))
+        problem = f"{count_of(len(evaluation.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}"
         raise BadInputsError(problem, f"see left_out in {files.metrics_path}")
-    return found
+    return evaluation
 
 
 def _check_data(model: str, data: str | None, groups: str | None, columns: TableColumns) -> None:
@@ -212,7 +212,7 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
-def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", reporter: Reporter) -> EvaluationLayout:
+def _write(evaluation: Evaluation, scored: "Scored", images: "EvaluatedImages", reporter: Reporter) -> EvaluationLayout:
     """Write metrics, predictions, figures and page, and show the metrics; no other process writes to the folder."""
     from vit.atomic_files import write_json
     from vit.checkpoints.locking import hold
@@ -220,41 +220,41 @@ def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", repor
     from vit.report.page.style import save
     from vit.report.run.run_page import report_of, write_evaluation_page
 
-    lock_path = found.folder / _LOCK  # while it is there, the folder is of an evaluation that is not finished
+    lock_path = evaluation.folder / _LOCK  # while it is there, the folder is of an evaluation that is not finished
     lock = hold(lock_path, wait=False)
     if lock is None:
-        raise UsageError(f"another process writes to {found.folder}", "wait for it, or give another --output")
+        raise UsageError(f"another process writes to {evaluation.folder}", "wait for it, or give another --output")
     class_names, weak, report = images.class_names, images.weak, report_of(images.task)
-    files = EvaluationLayout(found.folder)
+    files = EvaluationLayout(evaluation.folder)
     with lock:
-        write_json(files.metrics_path, {**found.measurement.to_dict(), **_facts(found, images)})
+        write_json(files.metrics_path, {**evaluation.measurement.to_dict(), **_facts(evaluation, images)})
         scored.write(files.predictions_path, class_names, images.rules)
-        for path, figure in report.evaluation_figures(scored, found.measurement, class_names, files).items():
+        for path, figure in report.evaluation_figures(scored, evaluation.measurement, class_names, files).items():
             save(figure, path)
-        show_measurement(reporter, found.measurement)
+        show_measurement(reporter, evaluation.measurement)
         if weak is not None:
             reporter.line(f"\nweak groups: {weak.describe()}")
             for group in weak.found:
                 reporter.line(f"  {group.describe()}")
-        write_evaluation_page(files, images, scored, found.measurement)
+        write_evaluation_page(files, images, scored, evaluation.measurement)
         lock_path.unlink()
     return files
 
 
-def _facts(found: Evaluation, images: "EvaluatedImages") -> dict[str, object]:
+def _facts(result: Evaluation, images: "EvaluatedImages") -> dict[str, object]:
     """What metrics.json says beside the metrics."""
 
     def named(seen: dict[str, int]) -> dict[str, int]:
         return {f"{split}_images_of_the_run": count for split, count in seen.items()}
 
     return {
-        "engine": found.engine,
-        "left_out": {**named(found.seen), "unreadable": found.unreadable},
-        "scored_although_seen": named(found.scored_although_seen),
+        "engine": result.engine,
+        "left_out": {**named(result.seen), "unreadable": result.unreadable},
+        "scored_although_seen": named(result.scored_although_seen),
         "warning": images.seen.warning or None,
-        "unfinished": found.unfinished or None,
+        "unfinished": result.unfinished or None,
         "classes": list(images.class_names),
-        **({"ensemble": {**vars(found.ensemble), "gain": vars(found.ensemble.gain)}} if found.ensemble else {}),
-        **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
+        **({"ensemble": {**vars(result.ensemble), "gain": vars(result.ensemble.gain)}} if result.ensemble else {}),
+        **({"latency": [vars(row) for row in result.latency]} if result.latency else {}),
         "weak_groups": None if images.weak is None else images.weak.to_dict(),
     }

@@ -50,9 +50,9 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
             contents = read_contents(source, progress.update)
         now = (row for rows_now in split_rows(source, contents.hashes).values() for row in rows_now)
         changed = {row.path for row in now if hashes.get(row.path, row.content_hash) != row.content_hash}
-    images, others, given = _compared(source, predictions, folder, changed)
-    probabilities = predictions.probabilities[[place for place, _ in given]]
-    labels = np.array([label for _, label in given], dtype=np.int64)
+    images, others, pairs = _compared(source, predictions, folder, changed)
+    probabilities = predictions.probabilities[[place for place, _ in pairs]]
+    labels = np.array([label for _, label in pairs], dtype=np.int64)
     errors = find_label_errors(labels, probabilities)
     accuracy = float((probabilities.argmax(axis=1) == labels).mean())
     predicted = set(predictions.paths)
@@ -129,7 +129,7 @@ def _compared(
     """(images with a prediction for this path and content, the others, (place of the prediction, label) of each)."""
     place_of = {path: place for place, path in enumerate(predictions.paths)}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}
-    images, others, given = list[CheckedImage](), list[CheckedImage](), list[tuple[int, int]]()
+    images, others, pairs = list[CheckedImage](), list[CheckedImage](), list[tuple[int, int]]()
     for split, listed in split_rows(source).items():
         for place, row in enumerate(listed):
             image = CheckedImage(split, place, row)
@@ -140,10 +140,10 @@ def _compared(
                 problem = f"{row.path} has the label {row.label!r}, which the predictions in {folder} lack"
                 raise DataError(problem, "correct the label, or run 'vit crossval' again")
             images.append(image)
-            given.append((place_of[row.path], number_of[row.label]))
+            pairs.append((place_of[row.path], number_of[row.label]))
     if not images and (num_changed := sum(image.row.path in place_of for image in others)):
         problem = f"all {num_changed:,} images with predictions in {folder} have changed since, or cannot be read"
         raise DataError(problem, "run 'vit crossval' again")
     if not images:
         raise DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
-    return images, others, given
+    return images, others, pairs

@@ -182,9 +182,9 @@ def check_own_model(model: Path, predictor: "Predictor") -> None:
     result = None if run is None else run.read_result()
     if run is None or result is None or not model.is_dir() or predictor.network is None:
         return
-    found, expected = predictor.engine.temperature, result.temperature
-    if found != expected or predictor.multilabel != result.rules:
-        why = f"their temperatures are {found:.6g} and {expected:.6g}, or their thresholds differ"
+    temperature, expected = predictor.engine.temperature, result.temperature
+    if temperature != expected or predictor.multilabel != result.rules:
+        why = f"their temperatures are {temperature:.6g} and {expected:.6g}, or their thresholds differ"
         fix = "restore the file that was replaced, or give the checkpoint outside of this run, and DATA"
         raise CheckpointError(f"{run.best_path} and {run.result_path} are of different trainings: {why}", fix)
 
@@ -198,9 +198,9 @@ def _own_warning(model: Path, run: RunDirectory, source: Source, split: str) -> 
     if checkpoint.suffix == run.best_path.suffix and checkpoint.resolve() != run.best_path.resolve():
         return ""  # another checkpoint than the one that was chosen and calibrated
     result = run.read_result()
-    chosen = ["the weights"] if result is None or result.is_chosen else []
-    chosen += [] if "calibration" in source.splits else ["the temperature", "the thresholds"]
-    *most, last = chosen or [""]
+    fitted = ["the weights"] if result is None or result.is_chosen else []
+    fitted += [] if "calibration" in source.splits else ["the temperature", "the thresholds"]
+    *most, last = fitted or [""]
     words = f"{', '.join(most)} and {last}" if most else last
     return f"these {count:,} {split} images chose {words}, {_TOO_GOOD}" if words else ""
 

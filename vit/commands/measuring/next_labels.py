@@ -126,22 +126,22 @@ def next_labels(
         places, how = np.random.default_rng(seed).permutation(total)[:count], "drawn with equal chances"
     else:
         places, how = choose_doubtful(probabilities, vectors, count, seed), "chosen by doubt and diversity"
-    chosen, paths = list[ImageToLabel](), list(unknown)
+    to_label, paths = list[ImageToLabel](), list(unknown)
     for place, values in zip(places.tolist(), probabilities[places], strict=True):
-        chosen.append(ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max())))
+        to_label.append(ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max())))
     names = {Path(row.path).name for row in of_run}
     has_groups = any(row.group and Path(row.group).name not in names for row in of_run)  # bursts are named by a file
     columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
     with new_output(table, columns, digits=6) as writer:  # the chosen images without a label, then those of the run
-        for one in chosen:
+        for one in to_label:
             writer.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
         for split, part in rows.items():
             for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
                 writer.row((row.path, row.label, None, None, split, *[row.group] * has_groups))
-    shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(chosen, 1)]
+    shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(to_label, 1)]
     about = f"{count:,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
-    own = predictor.preprocess
-    pictures = [picture_of(path, f"{rank}. {label} {sure}", page, own) for rank, path, label, sure in shown]
+    preprocess = predictor.preprocess
+    pictures = [picture_of(path, f"{rank}. {label} {sure}", page, preprocess) for rank, path, label, sure in shown]
     write_picture_page(page, "Images to label next", [about, BY[by]], [PictureRow("", "", pictures)])
     reporter.notice(f"{count_of(total, 'image')} to choose from; left out: {num_known:,} known ones or copies")
     if unreadable:
@@ -152,7 +152,7 @@ def next_labels(
     reporter.facts([("look", str(page)), ("fill in", str(table))])
     reporter.line(f"fill in the column label of the first {count_of(count, 'line')}, or remove the line, and train")
     reporter.next_command(shell_command("vit", "train", table, options={}))
-    return NextLabels(chosen, table, page, num_known, unreadable)
+    return NextLabels(to_label, table, page, num_known, unreadable)
 
 
 def _read(
@@ -170,18 +170,18 @@ def _read(
 
     def compute(part: "list[HashedImage]") -> "list[tuple[str, str, tuple[Tensor, Tensor] | str]]":
         images = [image for *_, image in part if isinstance(image, torch.Tensor)]
-        found = iter(zip(*engine.probabilities_and_features(torch.stack(images)), strict=True)) if images else iter(())
-        answers = [next(found) if isinstance(image, torch.Tensor) else image.reason for *_, image in part]
-        return [(path, own, answer) for (path, own, _), answer in zip(part, answers, strict=True)]
+        pairs = iter(zip(*engine.probabilities_and_features(torch.stack(images)), strict=True)) if images else iter(())
+        answers = [next(pairs) if isinstance(image, torch.Tensor) else image.reason for *_, image in part]
+        return [(path, content_hash, answer) for (path, content_hash, _), answer in zip(part, answers, strict=True)]
 
     read: Callable[[str], HashedImage] = partial(read_hashed, preprocess=predictor.preprocess)
     seen, unreadable = set(known), dict[str, str]()
     unknown: dict[str, tuple[Tensor, Tensor]] = {}
-    for path, own, answer in tracked(rows_of(engine, paths, 64, read, compute), len(paths), reporter, "image"):
+    for path, content_hash, answer in tracked(rows_of(engine, paths, 64, read, compute), len(paths), reporter, "image"):
         if isinstance(answer, str):
             unreadable[path] = answer
-        elif own not in seen:
-            seen.add(own)
+        elif content_hash not in seen:
+            seen.add(content_hash)
             unknown[str(Path(path).resolve())] = answer
     if not unknown:
         known_ones = f"the run knows {len(paths) - len(unreadable):,} of {len(paths):,} files"

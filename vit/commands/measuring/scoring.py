@@ -147,5 +147,5 @@ def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")
 
 
-def _proportion(found: Metric | None, lack: str = _NOT_GUARANTEED) -> str:
-    return lack if found is None else interval(found.value, found.low, found.high)
+def _proportion(metric: Metric | None, lack: str = _NOT_GUARANTEED) -> str:
+    return lack if metric is None else interval(metric.value, metric.low, metric.high)

@@ -86,11 +86,11 @@ def pack(
                     table.row(row)
         sizes = [shard.stat().st_size for shard in partial.glob("*.tar")]
     _say_left_out(reporter, [f"{path}: {reason}" for path, _, reason in left_out], f" (see {folder / LEFT_OUT})")
-    found = PackedShards(folder / INDEX_NAME, total - len(left_out), len(sizes), len(left_out))
-    images, shards = count_of(found.num_images, "image"), count_of(len(sizes), "shard")
+    packed = PackedShards(folder / INDEX_NAME, total - len(left_out), len(sizes), len(left_out))
+    images, shards = count_of(packed.num_images, "image"), count_of(len(sizes), "shard")
     reporter.line(f"{images} in {shards}, {sum(sizes) / _MEGABYTE:,.1f} MB, in {folder}")
     reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
-    return found
+    return packed
 
 
 def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
@@ -126,25 +126,25 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
     reporter = Reporter()
     with ProgressReport(reporter, "shard") as progress:
-        found = SOURCES["tars"].load()(base, names, progress.update)
+        shard_index = SOURCES["tars"].load()(base, names, progress.update)
     try:
         with atomic_write(file) as partial:
-            found.write(partial)
+            shard_index.write(partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
-    _say_left_out(reporter, found.left_out, "")
-    if found.num_others:
-        reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
-    if found.num_hidden:
-        reporter.notice(f"skipped: {found.num_hidden:,} hidden or system files of the shards")
-    in_splits = Counter(row.split for row in found.rows)
+    _say_left_out(reporter, shard_index.left_out, "")
+    if shard_index.num_others:
+        reporter.notice(f"{shard_index.num_others:,} files of the shards are neither images nor labels")
+    if shard_index.num_hidden:
+        reporter.notice(f"skipped: {shard_index.num_hidden:,} hidden or system files of the shards")
+    in_splits = Counter(row.split for row in shard_index.rows)
     counts = ", ".join(f"{in_splits[split]:,} {split}" for split in ("train", "validation", "test") if in_splits[split])
-    counts += " by their folders" * found.has_split_folders
-    classes = f"{len({row.label for row in found.rows}):,} classes from {found.labels_from}"
-    images, num_shards = count_of(len(found.rows), "image"), count_of(len(names), "shard")
+    counts += " by their folders" * shard_index.has_split_folders
+    classes = f"{len({row.label for row in shard_index.rows}):,} classes from {shard_index.labels_from}"
+    images, num_shards = count_of(len(shard_index.rows), "image"), count_of(len(names), "shard")
     reporter.line(f"{images} in {num_shards} ({counts}), {classes}, in {file}")
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
-    return PackedShards(file, len(found.rows), len(names), len(found.left_out))
+    return PackedShards(file, len(shard_index.rows), len(names), len(shard_index.left_out))
 
 
 @contextmanager
