@@ -45,9 +45,9 @@ def report(
     crossval = CrossvalLayout(path)
     kind = "run" if RunLayout(path).config_path.is_file() else ""
     kind = "cross-validation" if crossval.description_path.is_file() else kind
-    given = [name for name, value in (("--target", accuracy), ("--margin", least)) if value is not None]
-    if kind and given:
-        raise UsageError(f"{given[0]} is for studies, and {path} is a {kind}", "leave it out")
+    of_study = [name for name, value in (("--target", accuracy), ("--margin", least)) if value is not None]
+    if kind and of_study:
+        raise UsageError(f"{of_study[0]} is for studies, and {path} is a {kind}", "leave it out")
     if kind == "cross-validation":
         report_crossval(reporter, path)
         return crossval.report_path

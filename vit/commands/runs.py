@@ -62,39 +62,39 @@ def runs(
         raise UsageError(f"there is no folder {place}", "give the folder of your runs: vit runs FOLDER")
     table_file = None if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
-    found = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
-    if not found:
+    listed = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
+    if not listed:
         words = f" with the words {only!r}" if only else ""
         if only or (study := first_study(place)) is None:
             raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
         report, cells = (shlex.quote(str(path)) for path in (study, CellsLayout(study).cells_dir))
         fix = f"see them with 'vit report {report}', or list their runs: vit runs {cells}"
         raise UsageError(f"{place} has no run outside of studies and cross-validations", fix)
-    found.sort(key=_KEYS[sort])
+    listed.sort(key=_KEYS[sort])
     reporter = Reporter()
-    columns = ("started", "data", "network", "images", metric_text(found[:limit]), "time", "run")
+    columns = ("started", "data", "network", "images", metric_text(listed[:limit]), "time", "run")
     in_path = ("started", "network", "data")  # a run folder is named by them: runs/DATA/NETWORK/START
-    reporter.table(columns, map(_row, found[:limit]), spare=(*in_path, "time", "images"))
-    if len(found) > limit:
-        reporter.line(f"... and {len(found) - limit:,} more; raise --limit, or give --only words")
-    for run in (run for run in found if run.problem):
+    reporter.table(columns, map(_row, listed[:limit]), spare=(*in_path, "time", "images"))
+    if len(listed) > limit:
+        reporter.line(f"... and {len(listed) - limit:,} more; raise --limit, or give --only words")
+    for run in (run for run in listed if run.problem):
         reporter.notice(f"WARNING: {run.path} is damaged: {run.problem}")
     if table_file is not None:
         with new_output(table_file, _COLUMNS) as table:
-            for run in found:
+            for run in listed:
                 around = run.accuracy or ("", "", "")
                 images = "" if run.images is None else run.images
                 seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
                 names = (run.path, run.state, run.started, run.data, run.network)
                 table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
-        reporter.line(f"\n{count_of(len(found), 'row')} in {table_file}")
+        reporter.line(f"\n{count_of(len(listed), 'row')} in {table_file}")
     if page_file is not None:
         from vit.report.run.runs_page import write_runs_page
 
-        write_runs_page(page_file, place, found)
+        write_runs_page(page_file, place, listed)
         reporter.line(f"\npage in {page_file}")
-    reporter.next_command(_next(found))
-    return found
+    reporter.next_command(_next(listed))
+    return listed
 
 
 def _row(run: "RunSummary") -> tuple[str, ...]:
@@ -104,11 +104,11 @@ def _row(run: "RunSummary") -> tuple[str, ...]:
     return (run.started, run.data, run.network, images, accuracy, time, str(run.path))
 
 
-def _next(found: "Sequence[RunSummary]") -> str:
+def _next(listed: "Sequence[RunSummary]") -> str:
     from vit.checkpoints.run import RunDirectory
 
-    best = max(found, key=lambda run: run.accuracy or ())
+    best = max(listed, key=lambda run: run.accuracy or ())
     if best.accuracy:
         return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
-    stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
+    stopped = (RunDirectory(run.path) for run in listed if run.state == "stopped")
     return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")

@@ -76,10 +76,10 @@ def embed(
     reporter = Reporter()
     reporter.notice(listed.not_read)
     embedder = Embedder(source, device)
-    used, found, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
+    used, identity, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:
         reporter.notice(f"WARNING: {embedder.warning}")
-    reporter.notice(f"{len(listed.paths):,} files, {found.network}, {used.device.type}, {used.precision}")
+    reporter.notice(f"{len(listed.paths):,} files, {identity.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
 
     def rows() -> "Iterator[Embedding]":
@@ -90,12 +90,12 @@ def embed(
             yield row
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_embeddings(path, found, embedder.width, rows())
+    write_embeddings(path, identity, embedder.width, rows())
     if bad:
         reporter.notice(f"\nWARNING: {len(bad):,} of {files} have no vector")
         reporter.some([f"{name}: {reason}" for name, reason in bad.items()])
     reporter.line(f"\n{count_of(len(listed.paths), 'row')} with vectors of {embedder.width:,} values in {path}")
-    reporter.line(f"model {found.model_hash}: {found.network}, {found.preprocess['image_size']} pixels")
+    reporter.line(f"model {identity.model_hash}: {identity.network}, {identity.preprocess['image_size']} pixels")
     if len(bad) == len(listed.paths) or (bad and on_bad == "fail"):
         raise BadInputsError(f"{count_of(len(bad), 'file')} cannot be read", f"see the column error of {path}")
     reporter.next_command(shell_command("vit", "similar", path, "IMAGE", options={}))

@@ -77,10 +77,10 @@ def explain(
     Example:
         vit explain runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/beach.jpg --method rollout,gradcam
     """
-    model, given = os.fspath(model), path_list(images)
+    model, inputs = os.fspath(model), path_list(images)
     wanted = None if output is None else new_file(output)
     check_model(model, unfinished)
-    listed = list_files(given, recursive)
+    listed = list_files(inputs, recursive)
     files = count_of(len(listed.paths), "file")
 
     from vit.checkpoints.run import slug
@@ -103,20 +103,20 @@ def explain(
     with new_table(ExplanationsLayout(folder).table_path, COLUMNS, digits=6) as table:
         for number, path in enumerate(tracked(listed.paths, len(listed.paths), reporter, "image"), start=1):
             try:
-                found = explainer.explain(path)
+                result = explainer.explain(path)
             except ImageError as error:
                 unreadable[path] = error.reason
                 continue
             picture, heads = folder / f"{number:04}-{slug(Path(path).stem)[:60]}.png", None
-            picture.write_bytes(rendered(strip(found), "png"))
-            if found.heads is not None:
-                heads = rendered(head_grid(found, list(explainer.layers)), "png")
+            picture.write_bytes(rendered(strip(result), "png"))
+            if result.heads is not None:
+                heads = rendered(head_grid(result, list(explainer.layers)), "png")
                 picture.with_name(f"{picture.stem}-heads.png").write_bytes(heads)
-            page.add(found, heads)
-            for name in found.maps:
-                one = found.faithfulness.get(name)
-                areas = (one.deletion, one.insertion, one.random) if one else (None, None, None)
-                table.row((path, found.label, found.explained, found.probability, name, *areas, picture.name))
+            page.add(result, heads)
+            for name in result.maps:
+                tested = result.faithfulness.get(name)
+                areas = (tested.deletion, tested.insertion, tested.random) if tested else (None, None, None)
+                table.row((path, result.label, result.explained, result.probability, name, *areas, picture.name))
             table.flush()
     page.write(page_file, list(unreadable.items()))
     if scores := page.scores():
@@ -136,5 +136,5 @@ def explain(
     reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
     is_vit = isinstance(explainer.network, VisionTransformer)
     options = {"recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)}
-    reporter.next_command(shell_command("vit", "inspect" if is_vit else "predict", model, *given, options=options))
+    reporter.next_command(shell_command("vit", "inspect" if is_vit else "predict", model, *inputs, options=options))
     return ExplanationSummary(folder, page_file, len(page.cards), unreadable, scores)

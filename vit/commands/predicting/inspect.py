@@ -62,8 +62,8 @@ def inspect(
     model = os.fspath(model)
     wanted = None if output is None else new_file(output)
     check_weights(model)
-    given = path_list(images)
-    listed = list_files(given, recursive) if given else ListedImages([])
+    image_paths = path_list(images)
+    listed = list_files(image_paths, recursive) if image_paths else ListedImages([])
 
     from vit.explain.inspection import inspect_network
     from vit.inference.devices import choose_device
@@ -72,7 +72,7 @@ def inspect(
     from vit.weights.hubs import UNKNOWN, license_text
     from vit.weights.open import open_pretrained
 
-    chosen, reporter, path = choose_device(device), Reporter(), Path(model).expanduser()
+    on_device, reporter, path = choose_device(device), Reporter(), Path(model).expanduser()
     pretrained = open_pretrained(model)
     filled = pretrained.build(pretrained.num_classes or 1)  # of weights without a classifier, `spec` has no head
     network, spec = filled.network.eval(), replace(filled.spec, num_classes=pretrained.num_classes)
@@ -86,20 +86,20 @@ def inspect(
     if pretrained.license != UNKNOWN:
         license_name = license_text(pretrained.license)
         reporter.notice(f"license: {license_name}")
-    reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
+    reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {on_device.type}")
     reporter.notice(listed.not_read)
     title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"
-    found = inspect_network(title, network.to(chosen), spec, filled.preprocess, pixels, license_name)
+    inspection = inspect_network(title, network.to(on_device), spec, filled.preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))
-    write_inspection(found, folder)
-    _show(reporter, found)
+    write_inspection(inspection, folder)
+    _show(reporter, inspection)
     page = InspectionLayout(folder).page_path
     reporter.line(f"\nfigures in {folder}, page in {page}")
     # only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights
     is_checkpoint = path.suffix == ".ckpt" if path.is_file() else RunLayout(path).best_path.is_file()
     word = shlex.quote(model)
     reporter.next_command(f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}")
-    return InspectionSummary(folder, page, found)
+    return InspectionSummary(folder, page, inspection)
 
 
 def _pixels(
@@ -138,14 +138,14 @@ def _pixels(
     return torch.stack(images)
 
 
-def _show(reporter: Reporter, found: "Inspection") -> None:
-    if (reach := found.reach) is None:
+def _show(reporter: Reporter, inspection: "Inspection") -> None:
+    if (reach := inspection.reach) is None:
         reporter.notice("\nwithout images, attention is not measured: vit inspect MODEL IMAGES...")
     else:
         means = ", ".join(f"{float(row.mean()):.1f}" for row in reach.distance)
         reporter.line(f"\nmean attention distance over {count_of(reach.num_images, 'image')}, by block: {means} pixels")
         reporter.line(f"{reach.uniform_distance:.1f} pixels if every patch attended to all patches alike")
-    now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
+    now = next(size for size in inspection.sizes if str(size.image_size) == inspection.facts["image_size"])
     share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
     quadratic = f"{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches"
     reporter.line(f"\n{quadratic} ({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}")

@@ -120,7 +120,7 @@ def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
 
             def predictions(number: int) -> Iterator[Prediction]:
                 there = files.finished()
-                before = [one for one in range(manifest.num_parts) if files.part_path(one).name in there]
+                before = [part for part in range(manifest.num_parts) if files.part_path(part).name in there]
                 num_before = sum(map(manifest.num_rows_of, before))
                 rows = predictor.predict_files(manifest.paths(number), num_ranked, job.batch_size, reader)
                 for done, row in enumerate(rows, start=1):
@@ -157,17 +157,17 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
 
     manifest = Manifest(files.manifest_path)
     with ProgressReport(reporter, "part") as progress:
-        found = check_parts(files, manifest, progress.update)
-    if not found.is_whole:
-        names = [files.part_path(number).name for number in found.missing]
+        checked = check_parts(files, manifest, progress.update)
+    if not checked.is_whole:
+        names = [files.part_path(number).name for number in checked.missing]
         problems = [f"{len(names):,} missing ({some_of(names)})"] * bool(names)
-        problems += [f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]]
-        problems += [f"{some_of(found.foreign)}: not in the manifest"] * bool(found.foreign)
+        problems += [f"{name}: {reason}" for name, reason in list(checked.damaged.items())[:_SHOWN]]
+        problems += [f"{some_of(checked.foreign)}: not in the manifest"] * bool(checked.foreign)
         problem = f"{folder} does not have one row for each image: {'; '.join(problems)}"
         raise DataError(problem, "move damaged parts elsewhere, and give the command with --parts again")
-    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
-    reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
-    summary = PredictionSummary(output or folder, None, *count_statuses(found.statuses), {})
+    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(checked.statuses.items()))
+    reporter.line(f"{checked.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
+    summary = PredictionSummary(output or folder, None, *count_statuses(checked.statuses), {})
     following = _merge_command(folder)
     if output is not None:
         try:
@@ -175,7 +175,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
         except FileExistsError as error:
             problem = f"another program has made {output} meanwhile; it is kept"
             raise ResourceError(problem, "give another --output") from error
-        reporter.line(f"{count_of(found.num_rows, 'row')} in {output}")
+        reporter.line(f"{count_of(checked.num_rows, 'row')} in {output}")
         labeled = "LABELS.csv" if PROBABILITIES in pq.read_schema(files.part_path(0)).names else "LABELED_FOLDER"
         following = f"vit evaluate MODEL {labeled}"
     check_labeled(summary, fail_on_bad)
@@ -219,6 +219,6 @@ def _summary(files: PartsLayout, manifest: Manifest, before: Collection[str]) ->
         answer = "label" if "label" in pq.read_schema(path).names else LABELS  # one class, or a list of labels
         table = pq.read_table(path, columns=["status", answer])
         statuses.update(table["status"].to_pylist())
-        for found in filter(None, table[answer].to_pylist()):
-            labels.update([found] if isinstance(found, str) else found)
+        for answers in filter(None, table[answer].to_pylist()):
+            labels.update([answers] if isinstance(answers, str) else answers)
     return PredictionSummary(files.path, None, *count_statuses(statuses), dict(labels))

@@ -105,8 +105,8 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
     else:
         answers = []
         for row in (row for row in tally.first if row.status == "ok"):
-            found, (name, probability) = dict(row.top), row.top[0]
-            labels = ", ".join(f"{one} ({percent(found[one])})" for one in row.labels)
+            probabilities, (name, probability) = dict(row.top), row.top[0]
+            labels = ", ".join(f"{label} ({percent(probabilities[label])})" for label in row.labels)
             answers.append((row.path, labels or f"none (most probable: {name}, {percent(probability)})"))
         reporter.table(("file", "labels"), answers)
     if len(tally.labels) > SHOWN_LABELS:

@@ -39,11 +39,11 @@ class AnswerOptions:
 
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
         """The rule for a model, with notices; UsageError: several labels, or missing or too few validation images."""
-        given = [name for name in FRACTIONS if getattr(self, name) is not None]
-        if predictor.multilabel is not None and given:
+        named = [name for name in FRACTIONS if getattr(self, name) is not None]
+        if predictor.multilabel is not None and named:
             why = "and this model gives an image several labels, each with its own threshold"
-            fix = f"leave --{given[0]} out; --probabilities writes the probability of every label"
-            raise UsageError(f"--{given[0]} decides between classes that exclude each other, {why}", fix)
+            fix = f"leave --{named[0]} out; --probabilities writes the probability of every label"
+            raise UsageError(f"--{named[0]} decides between classes that exclude each other, {why}", fix)
         import numpy as np  # not above: --help needs none
 
         from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE

@@ -87,17 +87,17 @@ def similar(
     check_weights(source)
     embedder = Embedder(source, device)
     embedder.model.check_same(known.model, file)
-    found = _similar(known, list(embedder.embed(listed.paths, listed.reader)), neighbors)
-    for one in found[:SHOWN_IMAGES]:
+    results = _similar(known, list(embedder.embed(listed.paths, listed.reader)), neighbors)
+    for one in results[:SHOWN_IMAGES]:
         reporter.line(f"\n{one.path}" + (f": {one.error}" if one.error else ""))
         for copy in one.copies:
             reporter.line(f"  the same file as {copy}")
         reporter.table(("similarity", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
-    if len(found) > SHOWN_IMAGES:
-        reporter.line(f"\n... and {len(found) - SHOWN_IMAGES:,} more images, which are on the page")
-    readable, preprocess = [one for one in found if not one.error], embedder.engine.preprocess
+    if len(results) > SHOWN_IMAGES:
+        reporter.line(f"\n... and {len(results) - SHOWN_IMAGES:,} more images, which are on the page")
+    readable, preprocess = [one for one in results if not one.error], embedder.engine.preprocess
     rows = []
-    for one in found:
+    for one in results:
         words = "; ".join(filter(None, (one.error, *(f"the same file as {copy}" for copy in one.copies))))
         pictures = [picture_of(one.path, "", page_file, preprocess, listed.reader)]
         pictures += [picture_of(path, f"{cosine:.3f}", page_file, preprocess) for path, cosine in one.neighbors]
@@ -106,12 +106,12 @@ def similar(
         f"{file.name}: {count_of(len(known.paths), 'image')}, {known.model.network}. The number is the cosine of two "
         "vectors: 1 is the same direction. What counts as similar depends on what the network has learned."
     )
-    title = readable[0].path if len(readable) == 1 else count_of(len(found), "image")
+    title = readable[0].path if len(readable) == 1 else count_of(len(results), "image")
     write_picture_page(page_file, f"Images similar to {title}", [about], rows)
     reporter.line(f"\npage in {page_file}")
     if not readable:
-        raise BadInputsError(f"none of {count_of(len(found), 'image')} can be read", f"see {page_file}")
-    return SimilarSummary(found, page_file)
+        raise BadInputsError(f"none of {count_of(len(results), 'image')} can be read", f"see {page_file}")
+    return SimilarSummary(results, page_file)
 
 
 def _similar(known: "Embeddings", queries: "Sequence[Embedding]", count: int) -> list[SimilarImages]:
@@ -126,13 +126,13 @@ def _similar(known: "Embeddings", queries: "Sequence[Embedding]", count: int) ->
         return [SimilarImages(one.path, error=one.error) for one in queries]
     most = min(count + max(map(len, copies)), len(known.paths))
     ranked = iter(zip(*nearest(known.vectors, np.stack(vectors), most), strict=True))
-    found = []
+    results = []
     for one, own in zip(queries, copies, strict=True):
         if one.vector is None:
-            found.append(SimilarImages(one.path, error=one.error))
+            results.append(SimilarImages(one.path, error=one.error))
             continue
         rows, cosines = next(ranked)
         pairs = zip(rows.tolist(), cosines.tolist(), strict=True)
         others = [(known.paths[row], cosine) for row, cosine in pairs if row not in own]
-        found.append(SimilarImages(one.path, tuple(others[:count]), tuple(known.paths[row] for row in own)))
-    return found
+        results.append(SimilarImages(one.path, tuple(others[:count]), tuple(known.paths[row] for row in own)))
+    return results

@@ -53,14 +53,14 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     sources = fold_sources(data, None, FROZEN_SEEDS) if plan.folds else [plan.source] * FROZEN_SEEDS
     about = f"{_ABOUT} {AGREEMENT}."
     data_text, seeds = f"{plan.source.name} by frozen networks: a preliminary answer", list(range(FROZEN_SEEDS))
-    own: dict[str, JsonValue] = {
+    of_probes: dict[str, JsonValue] = {
         "sizes": sizes, "seeds": seeds, "note": about, "data": data_text, "budget": LINEAR_PROBE,
         "budget_words": PROBE_WORDS,
     }  # fmt: skip
     if plan.folds:
         images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
-        own |= {"images": images, **of_folds(FROZEN_SEEDS)}
-    protocol = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS} | own
+        of_probes |= {"images": images, **of_folds(FROZEN_SEEDS)}
+    protocol = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS} | of_probes
     if (before := plan.folder.preliminary()) is not None and before.protocol == protocol:
         return  # of the same images and weights
     all_images = count_of(sum(plan.num_images.values()), "image")
@@ -83,7 +83,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     for line in filter(None, (f"\n{about}", *findings.answer, findings.trend)):
         reporter.line(line)
     errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}
-    rows = [(f"{size:,}", *(f"{100 * own[size].value:.1f} %" for own in errors.values())) for size in sizes]
+    rows = [(f"{size:,}", *(f"{100 * means[size].value:.1f} %" for means in errors.values())) for size in sizes]
     reporter.table(("images", *errors), rows)
     reporter.facts([("figure", str(study.curve_path)), ("report", str(study.report_path))])
 
@@ -112,10 +112,10 @@ def study(data: StrPath | None = None, *, config: StrPath | None = None, **optio
     from vit.study.running.runner import end_if_imported
 
     end_if_imported()
-    given = read_values(data, config, options)
-    if given.dry_run:
+    parsed = read_values(data, config, options)
+    if parsed.dry_run:
         raise UsageError("a dry run leaves no study folder", "leave dry_run out, or use the command line")
-    plan, _ = run_study(given, Reporter())
+    plan, _ = run_study(parsed, Reporter())
     return plan.folder.path
 
 

@@ -155,13 +155,13 @@ def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[floa
     """
     evaluated = sum(count for split, count in num_images.items() if split != "train")
     computed: dict[str, float] = {}  # {series: number of training images}
-    found = []
+    work = []
     for cell in cells:
         if cell.recipe.model.freeze != "backbone":
-            found.append(float(cell.images_shown))
+            work.append(float(cell.images_shown))
             continue
         before = computed.get(cell.series, 0.0)
         new = cell.num_images * max(0.0, 1 - before / num_images["train"])
         computed[cell.series] = before + new
-        found.append(HEAD_WORK + new + (0 if before else evaluated))
-    return found
+        work.append(HEAD_WORK + new + (0 if before else evaluated))
+    return work

@@ -96,32 +96,32 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
 
     def cost(size: int, part: float) -> float:
         """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values."""
-        found = 0.0
+        total = 0.0
         for name, choices in study.series.items():
             recipe = _of_size(next(iter(choices.values())), size, budget.part(part))
-            found += (CELL_SECONDS + pace.seconds(name, recipe)) * len(choices)
-        return found / pace.slots
+            total += (CELL_SECONDS + pace.seconds(name, recipe)) * len(choices)
+        return total / pace.slots
 
     reserve, all_images = 0.0, sum(study.num_images.values())
     if not study.folder.frozen_dir.is_dir() and all(recipe.model.init_from for recipe in study.firsts.values()):
         reserve = all_images * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
-    kept = {size: len(seeds) for size, seeds in held.items()}
-    reserve += sum(count * cost(size, 1.0) for size, count in kept.items()) * pace.slots
+    held_counts = {size: len(seeds) for size, seeds in held.items()}
+    reserve += sum(count * cost(size, 1.0) for size, count in held_counts.items()) * pace.slots
     left = PLANNED * (seconds - (time.monotonic() - study.began) - reserve / pace.slots)
     has_sizes = options.sizes != AUTO
     is_same = seconds <= before and options.seeds == AUTO and not has_sizes  # the same command goes on as it began
     num_seeds = None if options.seeds == AUTO else len(options.seed_list())
-    parts = (1.0,) if options.budget != AUTO or kept else PARTS
+    parts = (1.0,) if options.budget != AUTO or held_counts else PARTS
     num_first = len(study.sizes) if has_sizes else 2
     left = 0.0 if is_same else left
-    design = choose_design(study.sizes, cost, left, num_seeds, kept, parts, num_first, keeps_first=has_sizes)
+    design = choose_design(study.sizes, cost, left, num_seeds, held_counts, parts, num_first, keeps_first=has_sizes)
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
     seconds = max(seconds, before)
-    chosen, usual = budget.part(design.part), study.budget
-    share = min((chosen.steps or chosen.epochs or 1) / (usual.steps or usual.epochs or 1), 1.0)
-    found = replace(study, budget=chosen, seeds=seeds, pace=pace, design=design, seconds=seconds, part=share)
-    found.folder.check_extends(found.cells)
-    return found
+    allowed, usual = budget.part(design.part), study.budget
+    share = min((allowed.steps or allowed.epochs or 1) / (usual.steps or usual.epochs or 1), 1.0)
+    designed = replace(study, budget=allowed, seeds=seeds, pace=pace, design=design, seconds=seconds, part=share)
+    designed.folder.check_extends(designed.cells)
+    return designed
 
 
 def _of_size(recipe: Recipe, size: int, budget: "Budget") -> Recipe:

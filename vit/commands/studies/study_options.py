@@ -127,10 +127,10 @@ class StudyOptions(ExecutorOptions):
     @property
     def part(self) -> tuple[int, int]:
         """The shard as (number of the part, number of parts)."""
-        found = re.fullmatch(r"(\d+)/(\d+)", self.shard)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        parts = re.fullmatch(r"(\d+)/(\d+)", self.shard)
+        if parts is None or not 1 <= int(parts[1]) <= int(parts[2]):
             raise UsageError(f"--shard {self.shard}", "give I/N with I from 1 to N, such as 2/8")
-        return int(found[1]), int(found[2])
+        return int(parts[1]), int(parts[2])
 
     def seed_list(self) -> list[int]:
         """The seeds: those of a list, or as many as a number says; auto: the most that a time may choose."""
@@ -148,9 +148,9 @@ def make_parser() -> Parser:
     data = Option("source", str | None, "as for vit train; null: the data of the recipes", None, "DATA", True)
     about = "YAML file of a study, such as configs/studies/digits.yaml, or the name of a shipped study"
     config = Option("config", str, about, None, takes_several=True)
-    own = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
-    own.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
-    return Parser("study", _ABOUT, "vit study photos/ --seeds 5", (data, config, *own))
+    options = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
+    options.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
+    return Parser("study", _ABOUT, "vit study photos/ --seeds 5", (data, config, *options))
 
 
 def read_words(words: Sequence[str]) -> StudyOptions:

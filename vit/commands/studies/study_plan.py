@@ -126,7 +126,7 @@ class StudyPlan:
         from vit.study.running.cluster import describe_share
         from vit.training.planning.images import subset_text
 
-        choices = {name: list(found) for name, found in self.series.items()}
+        choices = {name: list(tried) for name, tried in self.series.items()}
         tuned = len(next(iter(choices.values())))
         recipes = _recipes(self.series)
         right: dict[str, JsonValue] = {"right": RIGHT}

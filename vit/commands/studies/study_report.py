@@ -86,8 +86,8 @@ def _next(study: "StudyDirectory", findings: "Findings") -> str:
     if findings.target is None and findings.forecasts:
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     first = min(findings.series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value)).name
-    own = [row for row in records(study.results_path) if row["series"] == first]
-    best = max(own, key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    cells = [row for row in records(study.results_path) if row["series"] == first]
+    best = max(cells, key=lambda row: (int(row["images"]), float(row["accuracy"])))
     path = shlex.quote(str(study.path / best["run"]))
     return f"vit evaluate {path}" if "right" in findings.protocol else f"vit predict {path} FOLDER_OF_IMAGES"
 
@@ -120,27 +120,27 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
 
     folder = CrossvalDirectory.open(path)
     with alone(folder.lock_path):
-        found = folder.collect()
-        write_crossval_page(found, folder.report_path)
-    accuracy = found.accuracy
-    right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
-    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {found.judges}")
-    for sentence in found.seen_before:
+        crossval = folder.collect()
+        write_crossval_page(crossval, folder.report_path)
+    accuracy = crossval.accuracy
+    right, total = int(crossval.predictions.correct.sum()), len(crossval.predictions.labels)
+    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {crossval.judges}")
+    for sentence in crossval.seen_before:
         reporter.line(f"WARNING: {sentence}")
-    if found.left_out:
-        reporter.line(found.left_out_text)
+    if crossval.left_out:
+        reporter.line(crossval.left_out_text)
     units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
     whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
     naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
     reporter.facts([("accuracy", whole), ("naive", naive)])
-    folds = enumerate(zip(accuracy.num_images, accuracy.folds, found.runs, strict=True), 1)
+    folds = enumerate(zip(accuracy.num_images, accuracy.folds, crossval.runs, strict=True), 1)
     rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
     reporter.table(("fold", "images", "accuracy", "run"), rows)
-    if found.last_weights_warning:
-        reporter.line(f"\n{found.last_weights_warning}")
+    if crossval.last_weights_warning:
+        reporter.line(f"\n{crossval.last_weights_warning}")
     reporter.line()
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
-    data = read_recipe(RunLayout(found.runs[0]).config_path).data
+    data = read_recipe(RunLayout(crossval.runs[0]).config_path).data
     of_data = {name: getattr(data, name) for name in ("root", "groups", "image_column", "label_column")}
     options = {"labels": path, **of_data}
     reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))

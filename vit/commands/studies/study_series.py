@@ -47,9 +47,9 @@ def series_of(options: StudyOptions) -> Series:
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
-        given = read_words(words).layers
-        recipe = of_cells(given.recipe(), "a study", "leave it out, and give --budget in steps or epochs")
-        if recipe.model.freeze != "backbone" and not given.says("optim.best_metric"):
+        layers = read_words(words).layers
+        recipe = of_cells(layers.recipe(), "a study", "leave it out, and give --budget in steps or epochs")
+        if recipe.model.freeze != "backbone" and not layers.says("optim.best_metric"):
             recipe = replace(recipe, optim=replace(recipe.optim, best_metric="last"))  # needs no validation images
         is_open = recipe.model.init_from in (AUTO, RANDOM)
         return replace(recipe, model=replace(recipe.model, init_from=None)) if is_open else recipe
@@ -75,26 +75,26 @@ def series_of(options: StudyOptions) -> Series:
 
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
     """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
-    given = options.networks
-    found: dict[str, list[str]] = {}
-    for label, words in given.items() if isinstance(given, dict) else ((word, word) for word in items(given)):
-        if str(label) in found:
+    named = options.networks
+    networks: dict[str, list[str]] = {}
+    for label, words in named.items() if isinstance(named, dict) else ((word, word) for word in items(named)):
+        if str(label) in networks:
             raise UsageError(f"--networks has {label} twice", "leave one out")
         word, *further = str(words).split()
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
-        found[str(label)] = [beginning, *further]
+        networks[str(label)] = [beginning, *further]
     files = [] if options.is_open else options.init_from
-    if files and len(files) != len(found):
-        problem = f"{len(files)} files of --init_from for {len(found)} networks ({', '.join(found)})"
+    if files and len(files) != len(networks):
+        problem = f"{len(files)} files of --init_from for {len(networks)} networks ({', '.join(networks)})"
         raise UsageError(problem, "give one for each network, in their order")
-    for options_of_network, file in zip(found.values(), files, strict=False):
+    for options_of_network, file in zip(networks.values(), files, strict=False):
         options_of_network.append(f"--model.init_from={file}")
-    if not found:
+    if not networks:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
-    return found
+    return networks
 
 
 def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
@@ -110,12 +110,12 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
 
 def check_given(options: StudyOptions, budget: "Budget") -> None:
     """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
-    given = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
+    named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
     if isinstance(options.networks, Mapping):
         words = " ".join(options.networks.values()).split()
         flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-        given += [SHORT.get(flag, flag).removeprefix("--") for flag in flags]
-    for name in given:
+        named += [SHORT.get(flag, flag).removeprefix("--") for flag in flags]
+    for name in named:
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
         if name in ONE_DEVICE:
@@ -130,9 +130,9 @@ def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
     """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing."""
     from vit.study.grid import key_of
 
-    found: dict[str, Cell] = {}
+    seen: dict[str, Cell] = {}
     for cell in cells:
-        same = found.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
+        same = seen.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
         if same is not cell:
             is_cut = same.recipe.optim.batch_size == cell.num_images
             larger = "give larger --sizes: a batch has no more images than there are"
@@ -143,12 +143,12 @@ def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
 def check_same_images(series: str, source: "Source", first: str, expected: "Source") -> None:
     """Raise UsageError where two series validate or test on different images or groups, which cannot be paired."""
     for split in sorted((expected.splits.keys() | source.splits.keys()) - {"train"}):
-        own, other = (found.splits.get(split) for found in (source, expected))
-        if own is None or other is None or own.fingerprint() != other.fingerprint():
+        here, there = (each.splits.get(split) for each in (source, expected))
+        if here is None or there is None or here.fingerprint() != there.fingerprint():
             fix = "give options that split images (data.split_seed, data.test, data.validation) once for all: --set"
             why = "and a study compares series on the same ones"
             raise UsageError(f"{first} and {series} have different {split} images, {why}", fix)
-        if own.groups != other.groups:
+        if here.groups != there.groups:
             problem = f"{first} and {series} have different groups of the {split} images, and intervals count one kind"
             raise UsageError(problem, "give data.groups once for all: --set")
 
@@ -203,13 +203,13 @@ def _of_files(files: Iterable[str]) -> dict[str, str]:
     from vit.models.catalog import CATALOG
     from vit.weights.open import open_pretrained
 
-    found: dict[str, str] = {}
+    networks: dict[str, str] = {}
     for file in files:
         network = open_pretrained(file).own_network({}).name
-        if network in found:
+        if network in networks:
             raise UsageError(f"--init_from {file}: another file is for {network} as well", "give one of them")
-        found[network] = _finetuned(network, file)
-    return dict(sorted(found.items(), key=lambda item: not (item[0] in CATALOG and item[0].startswith("vit"))))
+        networks[network] = _finetuned(network, file)
+    return dict(sorted(networks.items(), key=lambda item: not (item[0] in CATALOG and item[0].startswith("vit"))))
 
 
 def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
@@ -246,8 +246,8 @@ def fold_sources(data: "DataConfig", listed: "Source | None", folds: int) -> "li
     """The images with the splits of each fold."""
     from vit.training.planning.images import divided, opened_data
 
-    found = listed or opened_data(data)
-    return [divided(found, replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
+    images = listed or opened_data(data)
+    return [divided(images, replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
 
 
 def sizes_for(pool: int, num_classes: int) -> list[str | int]:
@@ -265,17 +265,17 @@ def decided(series: Series, source: "Source") -> Series:
     from vit.training.planning.images import at_revision, with_subset
     from vit.training.planning.plan import plan_of
 
-    found: Series = {}
+    result: Series = {}
     for name, tried in series.items():
-        own = {}
+        choices = {}
         for choice, recipe in tried.items():
             data = with_subset(at_revision(recipe, source).data, source.splits["train"])
-            own[choice] = replace(recipe, data=data)
+            choices[choice] = replace(recipe, data=data)
         network, space, values = name.partition(" ")
         if network == "auto":  # a network that weights of cells decide has a name
-            network = plan_of(replace(next(iter(own.values())), distill=DistillConfig())).spec.name
+            network = plan_of(replace(next(iter(choices.values())), distill=DistillConfig())).spec.name
         label = network + space + values
-        if label in found:
+        if label in result:
             raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
-        found[label] = own
-    return found
+        result[label] = choices
+    return result

@@ -117,13 +117,13 @@ def newest_for_all(
         reporter.notice(f"--resume auto: starting a new run, for {plan.recipe.out} has no unfinished one")
         return json.dumps(None)
 
-    found = json.loads(rendezvous.decided("newest", find))
-    if found is None:
+    answer = json.loads(rendezvous.decided("newest", find))
+    if answer is None:
         return None, plan
-    recipe = parse_recipe(found[1])
+    recipe = parse_recipe(answer[1])
     begun = plan if recipe == plan.recipe else _plan_of(recipe, listed)
     assert isinstance(begun, type(plan))
-    return Path(found[0]), begun
+    return Path(answer[0]), begun
 
 
 def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
@@ -153,9 +153,9 @@ def unfinished_runs(recipe: Recipe, network: str, data: str) -> Iterator[tuple["
             yield run, its_recipe
 
 
-def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
+def _on_machine_of(placed: Recipe, recipe: Recipe) -> Recipe:
     for group, key in _MACHINE:
-        changed = replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})
+        changed = replace(getattr(recipe, group), **{key: getattr(getattr(placed, group), key)})
         recipe = replace(recipe, **{group: changed})
     return recipe
 
@@ -175,10 +175,10 @@ def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
     return plan_of(recipe, listed)
 
 
-def _differences(one: object, other: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+def _differences(old: object, new: object, path: str = "") -> Iterator[tuple[str, object, object]]:
     """(dotted key, value, value) where two trees differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in one | other:
-            yield from _differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-    elif one != other:
-        yield path, one, other
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old | new:
+            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif old != new:
+        yield path, old, new

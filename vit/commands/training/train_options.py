@@ -68,10 +68,10 @@ def read_values(
     kind: type[Recipe] = Recipe,
 ) -> TrainOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name."""
-    given = {**values, "config": [os.fspath(path) for path in path_list(config or ())], "resume": resume}
+    by_name = {**values, "config": [os.fspath(path) for path in path_list(config or ())], "resume": resume}
     if data is not None:
-        given["data.source"] = data
-    return to_options(make_parser(kind).read_values(given), kind)
+        by_name["data.source"] = data
+    return to_options(make_parser(kind).read_values(by_name), kind)
 
 
 def to_options(values: dict[str, Any], kind: type[Recipe] = Recipe) -> TrainOptions:
@@ -168,8 +168,8 @@ def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
 def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str]) -> str:
     """A sentence on the options beside the files that change nothing, for images that have some splits; "" for none."""
     optim, data = recipe.optim, recipe.data
-    given = [split for split in ("validation", "test") if data.fold is None and split in splits]
-    has_all, without = len(given) == 2 and data.calibration == 0, "without --data.train_images"
+    of_data = [split for split in ("validation", "test") if data.fold is None and split in splits]
+    has_all, without = len(of_data) == 2 and data.calibration == 0, "without --data.train_images"
     reasons = {
         "optim.momentum": f"with {optim.optimizer}" * (optim.optimizer in ("adamw", "muon")),
         "optim.label_smoothing": "with --optim.loss, which takes its place" * (optim.loss is not None),
@@ -177,7 +177,7 @@ def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str])
         "data.subset": without * (data.train_images is None),
         "data.subset_seed": without * (data.train_images is None),
         "data.test": "with --data.fold, which is the test part" * (data.fold is not None),
-        **{f"data.{split}": f"because DATA has {split} images" for split in given},
+        **{f"data.{split}": f"because DATA has {split} images" for split in of_data},
         "data.split_seed": "because DATA has all splits" * has_all,
     }
     unused = [f"--{name} changes nothing {why}" for name, why in reasons.items() if why and name in layers.options]
