@@ -43,9 +43,9 @@ def gathered(own: T) -> list[T]:
     _, processes = rank_and_world_size()
     if processes == 1:
         return [own]
-    found = [own] * processes
-    dist.all_gather_object(found, own)
-    return found
+    values = [own] * processes
+    dist.all_gather_object(values, own)
+    return values
 
 
 def cpu_group() -> dist.ProcessGroup:
