@@ -229,8 +229,8 @@ def probe(
             table.row(row.get(name) for name in columns)
             for listener in listeners:
                 listener.row(row, steps)
-            if sign * metrics[metric] > best:
-                best = sign * metrics[metric]
+            if number == 0 or sign * metrics[metric] > best:  # a metric may be NaN at every penalty
+                best = max(best, sign * metrics[metric])
                 fit.put_into(head)
                 about = replace(describe(plan, start.license), metrics={**metrics, "epoch": number})
                 write_checkpoint(checkpoint_content(about, network.state_dict()), run.best_path)
