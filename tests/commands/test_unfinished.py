@@ -97,7 +97,10 @@ def test_it_is_said_wherever_the_weights_go(vit, ended, finished, colors, here):
     for model in (ended, loose):
         answer = vit("convert", model, "--output", f"{model.stem}-copy.ckpt")
         assert answer.code == 0 and f"unfinished     {LACKS}" in " ".join(answer.out.splitlines()), answer.out
+        assert f"Next: vit predict {model.stem}-copy.ckpt FOLDER_OF_IMAGES --gallery --unfinished" in answer.out
         assert vit("predict", f"{model.stem}-copy.ckpt", colors / "red").code == 2
+        answer = vit("inspect", model, colors / "red" / "00.png")
+        assert answer.code == 0 and f"Next: vit explain {model} IMAGES --unfinished" in answer.out, answer.err
         answer = vit("embed", model, colors / "red", "--output", f"{model.stem}.parquet")
         assert answer.code == 0 and LACKS in answer.err, answer.err
 

@@ -100,7 +100,7 @@ def convert(
     if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
         got = f"{len(repeated):,} classes got their number into their name: {some_of(repeated, 10)}"
         of_classes.append(("repeated names", got))
-    reporter = Reporter()
+    reporter, more = Reporter(), " --unfinished" * bool(pretrained.unfinished)
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
@@ -115,7 +115,7 @@ def convert(
 
         write_converted_card(LoadedModel(*load(path)), source, path, card_file)
         reporter.line(f"model card: {card_file}")
-    reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+    reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery{more}")
     return path
 
 

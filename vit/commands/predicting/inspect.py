@@ -97,8 +97,8 @@ def inspect(
     reporter.line(f"\nfigures in {folder}, page in {page}")
     # only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights
     is_checkpoint = path.suffix == ".ckpt" if path.is_file() else RunLayout(path).best_path.is_file()
-    word = shlex.quote(model)
-    reporter.next_command(f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}")
+    word, more = shlex.quote(model), " --unfinished" * bool(pretrained.unfinished)
+    reporter.next_command(f"vit explain {word} IMAGES{more}" if is_checkpoint else f"vit train DATA --init_from {word}")
     return InspectionSummary(folder, page, inspection)
 
 
