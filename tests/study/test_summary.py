@@ -44,7 +44,7 @@ def test_missing_cells_are_worked_around_and_named():
     assert found.answer[0].startswith("Use cnn") and "cnn lacks 5 of 25 runs" in found.warnings[0]
     assert found.failed == failed
     lost = summarize([c for c in cells if c.series == "vit"], {}, failed, None)
-    assert "cnn has no run" in lost.warnings[0] and "Only one network was measured: vit" in lost.answer[0]
+    assert "cnn has no run" in lost.warnings[0] and "Only one network was measured; test error: vit" in lost.answer[0]
 
 
 def test_the_first_series_stays_the_reference_whichever_run_ends_first():

@@ -108,6 +108,15 @@ def test_of_several_networks_the_best_is_the_answer():
     )
 
 
+@pytest.mark.parametrize("scale", [1.4, 2])
+def test_a_network_without_the_largest_size_is_not_the_answer(scale):
+    cells = study({"vit": law(2, -0.4), "cnn": law(2, -0.4), "mlp": law(scale, -0.4)})
+    two = summarize([one for one in cells if one.series != "mlp"], PROTOCOL, [], None)
+    found = summarize([one for one in cells if one.series != "mlp" or one.num_images == 100], PROTOCOL, [], None)
+    assert found.answer[0] == two.answer[0] and "with 10,000 images" in found.answer[0]
+    assert "mlp" not in " ".join(found.next_steps) and "mlp lacks 20 of 25 runs" in found.warnings[0]
+
+
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
@@ -236,13 +245,14 @@ def test_a_target_is_a_next_step():
 
 def test_few_runs():
     one = summarize([run("vit", 100, 0, 3000)], {}, [], 0.9)
-    assert "Only one network was measured: vit 30.0 % of the test images are wrong" in one.answer[0]
+    assert one.answer[0] == "Only one network was measured; test error: vit 30.0 % with 100 images."
     assert one.answer[1].startswith("Not known") and one.series[0].forecast is None
     two = summarize([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
     assert two.answer[0] == "Not tested, from one seed: cnn makes 10.0 points fewer errors than vit with 100 images."
     assert "give --seeds 3 or more" in two.next_steps[0]
     apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
-    assert "share no size and seed" in apart.answer[0]
+    errors = "vit 30.0 % with 100 images; cnn 20.0 % with 200 images"
+    assert apart.answer[0] == f"The networks share no size and seed; test error: {errors}."
     grown = summarize([run("vit", 100, 0, 3000), run("vit", 200, 0, 2000)], {}, [], None)
     assert grown.answer[1].startswith("Untested, one seed: from 100 to 200 images the errors of vit fell by 33 %")
     none = summarize([], {}, [FailedCell("vit", 100, 0, "", "x", "y")], None)

@@ -35,8 +35,9 @@ def verdict(
     if not series:
         nothing = f"No run has finished; {len(failed)} failed."
         return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
+    largest = max((one.differences[-1].num_images for one in comparisons if one.differences), default=0)
+    comparisons = [one for one in comparisons if one.differences and one.differences[-1].num_images == largest]
     lead = min(comparisons, key=by_answer, default=None)
-    lead = lead if lead is not None and lead.differences else None
     if lead is None:  # the second sentence is about the lowest error at the largest size
         pair = [min(series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))]
         best = pair[0]
@@ -69,8 +70,6 @@ def by_answer(comparison: Comparison) -> tuple[int, float]:
 
     Without such a network, those lead that nothing tells apart from the first; then the one that is least behind.
     """
-    if not comparison.differences:
-        return 3, 0.0
     gap = comparison.differences[-1].gap.value
     if not comparison.differences[-1].is_significant:
         return 1, -gap
@@ -87,9 +86,10 @@ def _which(
 ) -> str:
     """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
     if lead is None:
-        wrong = "; ".join(f"{one.name} {wording.short_percents(one.points[-1].mean)}" for one in series)
+        lasts = [(one.name, one.points[-1]) for one in series]
+        errors = (f"{name} {wording.short_percents(p.mean)} with {p.num_images:,} images" for name, p in lasts)
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
-        return f"{why}: {wrong} of the test images are wrong with {series[0].points[-1].num_images:,} images."
+        return f"{why}; test error: {'; '.join(errors)}."
     first, second, one = lead.first, lead.second, lead.differences[-1]
     at = f"with {one.num_images:,} images{choosing}"
     points = {each.name: point for each in series for point in each.points if point.num_images == one.num_images}
@@ -204,8 +204,8 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
     """
     units = "groups of test images" if "test_groups" in protocol else "test images"
     for comparison in comparisons:
-        one = comparison.differences[-1] if comparison.differences else None
-        if one is None or one.is_significant:
+        one = comparison.differences[-1]
+        if one.is_significant:
             continue
         if one.margin_of_error is None:
             return "One seed has no interval: give --seeds 3 or more."
