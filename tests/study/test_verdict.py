@@ -99,7 +99,7 @@ def test_the_third_line_says_where_the_lead_changes_or_who_gains_more():
 def test_of_several_networks_the_best_is_the_answer():
     curves = {"vit": law(2, -0.4), "stem": law(2, -0.4), "cnn": law(1, -0.4), "good": law(1.5, -0.4)}
     which = judged(curves).answer[0]
-    assert which.startswith("Use cnn: 2.") and which.endswith("; 1 more beats it.")
+    assert which.startswith("Use cnn: 2.") and which.endswith("; 1 more beats vit.")
     behind = judged({"cnn": law(1, -0.4), "vit": law(2, -0.4), "good": law(1.5, -0.4)})
     assert behind.answer[0].startswith("Use cnn: 1.") and "fewer errors than good" in behind.answer[0]
     tied = judged({"cnn": law(1, -0.4), "vit": law(2, -0.4), "twin": law(1, -0.4)}).answer[0]

@@ -103,7 +103,7 @@ def _which(
     if one.is_significant:
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
-        more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
+        more = f"; {better} more beat{'s' * (better == 1)} {other}" if by_answer(lead)[0] == 0 and better > 0 else ""
         return (
             f"Use {best}: {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
         )
