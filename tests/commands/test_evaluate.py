@@ -93,7 +93,8 @@ def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     assert all(row == whole[row["path"]] for row in part)
     assert {row["label"] for row in part} == {"green", "red"}
     page = Page((here / "part" / "report.html").read_text())
-    assert "These images have no image of 1 classes: blue." in page.text
+    assert "These images have no image of 1 class: blue." in page.text
+    assert "Classes sorted by F1, lowest first." in page.text, "the table has all classes with images"
     found = measured(here / "part")
     assert found["classes"] == ["blue", "green", "red"]
     assert [row["images"] for row in found["per_class"]] == [0, 14, 14]
