@@ -126,7 +126,8 @@ def test_thumbnails_are_made_anew(tmp_path, picture):
 
 def test_a_file_that_is_gone_has_no_picture(tmp_path):
     page = page_of(tmp_path, [(str(tmp_path / "gone.png"), "ok", "red", 0.9, "")])
-    assert not page.of("img") and "no picture" in "".join(page.text)
+    text = "".join(page.text)
+    assert not page.of("img") and "no picture" in text and "1 file." in text
 
 
 def test_a_large_folder_shows_the_least_certain_files_and_counts_all(tmp_path, picture, monkeypatch):
