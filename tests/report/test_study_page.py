@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,11 @@ from tests.report.pages import Page
 from vit.atomic_files import write_json
 from vit.errors import DataError
 from vit.report.studies import study_page as module
+from vit.report.studies.compare_page import write_crossval_page
 from vit.report.studies.study_page import write_study_report
 from vit.study.answer.summary import to_json
+from vit.study.crossval import CrossvalResult, fold_accuracy
+from vit.study.fold_table import FoldPredictions
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
@@ -76,6 +80,7 @@ def test_the_page_is_complete(study, tmp_path):
             assert f"{100 * point.mean.low:.2f} to {100 * point.mean.high:.2f}; 5 seeds" in page.text
     for words in (
         "2,000 optimizer steps at every size",  # caption and protocol
+        '"Unclear since 300" means',
         "From the sizes up to 3,000 this method would have said 10.0 % (8.0 to 12.0)",
         "20,000 (forecast)",
         "below the margin, 2 points",
@@ -239,6 +244,18 @@ def test_folds_are_not_said_to_share_their_images(study, tmp_path):
     text = page_of(replace(findings, protocol={**findings.protocol, "folds": 5}), tmp_path).text
     assert "every seed learns the same images" not in text and "tested on the same images" not in text
     assert "Each seed learns and is tested on other images" in text
+
+
+def test_confusions_that_a_cross_validation_does_not_list_are_counted(tmp_path):
+    labels, shift = (each.ravel() for each in np.mgrid[:8, :8])  # each class is taken for each other one, once
+    probabilities = np.eye(8, dtype=np.float32)[(labels + shift) % 8]
+    names, folds, groups = tuple("abcdefgh"), 1 + labels % 2, ("",) * 64
+    predictions = FoldPredictions(names, tuple(map(str, range(64))), labels, probabilities, folds, groups)
+    description = {"data": "letters", "network": "cnn", "division": "by class"}
+    accuracy = fold_accuracy(predictions.correct, folds)
+    found = CrossvalResult(description, predictions, accuracy, (tmp_path / "a", tmp_path / "b"), 0)
+    write_crossval_page(found, tmp_path / "report.html")
+    assert "Images with rarer confusions: 16." in Page((tmp_path / "report.html").read_text()).text  # 56 less 40
 
 
 def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tmp_path):
