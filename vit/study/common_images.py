@@ -58,7 +58,7 @@ class CommonAnswers:
                     )
             measured = np.stack([_are_measured(run, result, listed[0]) for run, result in runs])
             common = np.asarray(measured.all(axis=0))
-            correct = [answer[common[own]] for answer, own in zip(correct, measured, strict=True)]
+            correct = [answer[common[mask]] for answer, mask in zip(correct, measured, strict=True)]
             groups = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
             num_left_out = int((~common).sum())
         if runs and len(correct[0]) < 2:  # one image has no scatter
@@ -77,13 +77,13 @@ class CommonAnswers:
         effect of an image that is common to the seeds, and their scatter shows everything (benchmarks/study_folds.py).
         """
         of_seed = {
-            seed: cls.of([run for own, run in zip(seeds, runs, strict=True) if own == seed])
+            seed: cls.of([run for run_seed, run in zip(seeds, runs, strict=True) if run_seed == seed])
             for seed in dict.fromkeys(seeds)
         }
-        least = min((len(found.correct[0]) for found in of_seed.values()), default=0)
-        answers = {seed: iter(found.correct) for seed, found in of_seed.items()}
+        least = min((len(common.correct[0]) for common in of_seed.values()), default=0)
+        answers = {seed: iter(common.correct) for seed, common in of_seed.items()}
         correct = [next(answers[seed])[:least] for seed in seeds]
-        return cls(correct, None, sum(found.num_left_out for found in of_seed.values()))
+        return cls(correct, None, sum(common.num_left_out for common in of_seed.values()))
 
 
 def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) -> None:
@@ -193,7 +193,7 @@ def listed_images(runs: FinishedRuns) -> list[StudyImages]:
     """
     hashes = [_file_hash(run) for run, _ in runs]
     known: dict[tuple[str, str], StudyImages] = {}
-    found = []
+    images = []
     for (run, result), file_hash in zip(runs, hashes, strict=True):
         key = (file_hash, f"{result.left_out.get('test')} {result.num_images['test']}")
         if key not in known:
@@ -203,8 +203,8 @@ def listed_images(runs: FinishedRuns) -> list[StudyImages]:
                 rows = _measured_rows(run, result, listed.get("test", []))
                 groups = numbered([row.group for row in rows])
                 known[key] = StudyImages([row.content_hash for row in rows], groups, LearnedImages.of(listed))
-        found.append(known[key])
-    return found
+        images.append(known[key])
+    return images
 
 
 def changed_places(first: StudyImages, other: StudyImages) -> list[int]:

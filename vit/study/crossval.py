@@ -69,11 +69,11 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
     else:  # all images right, or all wrong
         interval = wilson(share, effective_number(numbers) or float(num_images), NORMAL_QUANTILE)
     places = [np.flatnonzero(fold == one) for one in range(count)]
-    in_folds = [None if groups is None else numbered([groups[place] for place in own.tolist()]) for own in places]
+    in_folds = [None if groups is None else numbered([groups[place] for place in rows.tolist()]) for rows in places]
     return FoldAccuracy(
         interval,
         wilson(share, float(num_images), NORMAL_QUANTILE),
-        tuple(Metric.share(correct[own], group) for own, group in zip(places, in_folds, strict=True)),
+        tuple(Metric.share(correct[rows], group) for rows, group in zip(places, in_folds, strict=True)),
         tuple(map(int, sizes)),
         None if groups is None else len(set(groups)),
     )
@@ -115,9 +115,9 @@ def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_image
     """The cell of each fold."""
     cells, folds = [], len(inputs)
     for number, (hashes, count) in enumerate(zip(inputs, num_images, strict=True), 1):
-        own = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
-        folder = f"{CELLS}/{slug(network)}/fold{number}of{folds}-{key_of(own, hashes)}"
-        cells.append(Cell(network, count, recipe.seed, "", folder, own, is_fold=True))
+        fold_recipe = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
+        folder = f"{CELLS}/{slug(network)}/fold{number}of{folds}-{key_of(fold_recipe, hashes)}"
+        cells.append(Cell(network, count, recipe.seed, "", folder, fold_recipe, is_fold=True))
     return cells
 
 
@@ -127,11 +127,11 @@ class CrossvalDirectory(CrossvalLayout):
     @classmethod
     def open(cls, path: Path) -> "CrossvalDirectory":
         """An existing folder. UsageError for any other folder."""
-        found = cls(path)
-        if not found.description_path.is_file():
-            problem = f"{path} is not the folder of a cross-validation: it has no {found.description_path.name}"
+        folder = cls(path)
+        if not folder.description_path.is_file():
+            problem = f"{path} is not the folder of a cross-validation: it has no {folder.description_path.name}"
             raise UsageError(problem, "give a folder that 'vit crossval' made")
-        return found
+        return folder
 
     def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
         """Write crossval.json. UsageError where the folder holds finished folds of other options, images or weights."""
@@ -161,8 +161,8 @@ class CrossvalDirectory(CrossvalLayout):
     @property
     def seen_before(self) -> list[str]:
         """Sentences about images that the first weights of all folds know already; DataError as for `description`."""
-        found = self.description().get("seen_before", [])
-        return [str(sentence) for sentence in found] if isinstance(found, list) else []
+        sentences = self.description().get("seen_before", [])
+        return [str(sentence) for sentence in sentences] if isinstance(sentences, list) else []
 
     def runs(self) -> list[RunDirectory]:
         folders = self.description()["cells"]
@@ -191,9 +191,9 @@ class CrossvalDirectory(CrossvalLayout):
         results = [result for run in runs if (result := run.read_result()) is not None]
         if len(results) < len(runs):
             raise self.unfinished()
-        found = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
-        accuracy = fold_accuracy(found.correct, found.folds, found.groups if any(found.groups) else None)
-        found.write(self.predictions_path)
+        joined = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
+        accuracy = fold_accuracy(joined.correct, joined.folds, joined.groups if any(joined.groups) else None)
+        joined.write(self.predictions_path)
         description = self.description()
         left_out = {path: why for result in results for path, why in result.left_out.get("test", {}).items()}
         write_json(
@@ -201,4 +201,4 @@ class CrossvalDirectory(CrossvalLayout):
         )
         num_early = sum(result.last_is_better for result in results)
         paths = tuple(run.path for run in runs)
-        return CrossvalResult(description, found, accuracy, paths, num_early, left_out, self.seen_before)
+        return CrossvalResult(description, joined, accuracy, paths, num_early, left_out, self.seen_before)

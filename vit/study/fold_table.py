@@ -78,8 +78,8 @@ class FoldPredictions:
         header = (*COLUMNS, *(OF_CLASS + name for name in self.class_names))
         with atomic_write(path) as partial, new_table(partial, header) as table:
             for name, label, guess, probability, fold, group, row in zip(*columns, strict=True):
-                words = (name, self.class_names[label], self.class_names[guess])
-                table.row((*words, float(str(probability)), int(fold), group, *(float(str(p)) for p in row)))
+                texts = (name, self.class_names[label], self.class_names[guess])
+                table.row((*texts, float(str(probability)), int(fold), group, *(float(str(p)) for p in row)))
 
     @classmethod
     def read(cls, path: Path) -> "FoldPredictions":
@@ -146,22 +146,22 @@ def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErro
         probabilities: (n, C) probabilities from networks that have not trained on the image: a network learns wrong
             labels by heart.
     """
-    found = np.asarray(probabilities, dtype=np.float64)
-    rows, num_classes = np.arange(len(labels)), found.shape[1]
-    own = found[rows, labels]
+    scores = np.asarray(probabilities, dtype=np.float64)
+    rows, num_classes = np.arange(len(labels)), scores.shape[1]
+    confidence = scores[rows, labels]
     counts = np.bincount(labels, minlength=num_classes)
-    thresholds = np.bincount(labels, own, num_classes) / np.maximum(counts, 1)
-    others = found.copy()
+    thresholds = np.bincount(labels, confidence, num_classes) / np.maximum(counts, 1)
+    others = scores.copy()
     others[rows, labels] = -np.inf
     suggested = others.argmax(axis=1)
-    is_doubted = own < found[rows, suggested]
-    above = (found >= thresholds) & (counts > 0)
+    is_doubted = confidence < scores[rows, suggested]
+    above = (scores >= thresholds) & (counts > 0)
     is_confident = above.any(axis=1)
-    confident = np.where(above, found, -np.inf).argmax(axis=1)
+    confident = np.where(above, scores, -np.inf).argmax(axis=1)
     joint = np.zeros((num_classes, num_classes), dtype=np.int64)
     np.add.at(joint, (labels[is_confident], confident[is_confident]), 1)
     in_rows = joint.sum(axis=1)
     right = np.divide(np.diag(joint), in_rows, out=np.ones(num_classes), where=in_rows > 0)
     noise = 1 - float((right * counts).sum() / counts.sum())  # each row is scaled to its number of labels
     num_suspects = min(round(noise * len(labels)), int(is_doubted.sum()))
-    return LabelErrors(np.lexsort((own, ~is_doubted)), num_suspects, suggested, own, joint, noise)
+    return LabelErrors(np.lexsort((confidence, ~is_doubted)), num_suspects, suggested, confidence, joint, noise)

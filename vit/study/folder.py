@@ -94,15 +94,15 @@ class StudyDirectory(StudyLayout):
 
     def weights(self) -> list[str]:
         """The files and names of weights that networks of study.json start from or learn from."""
-        found = self.protocol().get("weights")
-        return list(found) if isinstance(found, Mapping) else []
+        hashes = self.protocol().get("weights")
+        return list(hashes) if isinstance(hashes, Mapping) else []
 
     def check_extends(self, cells: Sequence[ListedCell]) -> None:
         """Raise UsageError where finished cells of the study in this folder are missing in a new list of cells."""
         if not self.description_path.is_file():
             return
-        kept = {cell.folder for cell in cells}
-        lost = [cell for cell in self.listed() if cell.folder not in kept and self.run(cell).result_path.is_file()]
+        folders = {cell.folder for cell in cells}
+        lost = [cell for cell in self.listed() if cell.folder not in folders and self.run(cell).result_path.is_file()]
         if lost:
             raise UsageError(
                 f"{self.path} holds another study, of other options, images, groups or weights: {len(lost):,} of its "
@@ -127,8 +127,8 @@ class StudyDirectory(StudyLayout):
 
     def forget(self, folders: Collection[str]) -> None:
         """Take cells out of the list, for which no time was left."""
-        kept = [cell for cell in self.listed() if cell.folder not in folders]
-        self._write({**self.protocol(), **seeds_of_protocol(_seeds_of(kept))}, kept)
+        left = [cell for cell in self.listed() if cell.folder not in folders]
+        self._write({**self.protocol(), **seeds_of_protocol(_seeds_of(left))}, left)
 
     def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
         write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
@@ -155,8 +155,8 @@ def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str
         result = run.read_result()
         failed = _LOWEST if run.failure_path.is_file() else None
         ranks.setdefault(cell.group, {})[cell.choice] = result.validation_rank if result else failed
-    found = {group: chosen(each) for group, each in ranks.items()}
-    return {group: choice for group, choice in found.items() if choice is not None}
+    choices = {group: chosen(each) for group, each in ranks.items()}
+    return {group: choice for group, choice in choices.items() if choice is not None}
 
 
 def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
@@ -170,8 +170,8 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     cells = study.listed()
     choices = tuned(study, cells)
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
-    found = [(cell, study.run(cell).read_result()) for cell in wanted]
-    finished = [(cell, result) for cell, result in found if result is not None]
+    read = [(cell, study.run(cell).read_result()) for cell in wanted]
+    finished = [(cell, result) for cell, result in read if result is not None]
     for cell, result in finished:  # one training in two places would be two that agree
         if (result.seed, result.num_images.get("train", cell.num_images)) != (cell.seed, cell.num_images):
             raise DataError(
@@ -199,7 +199,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         "checkpoints": _distinct(rule_text(result.best_metric) for result in results),
         "device": _distinct(result.device for result in results),
         "precision": _distinct(result.precision for result in results),
-        "versions": {name: _distinct(found) for name, found in versions.items()},
+        "versions": {name: _distinct(values) for name, values in versions.items()},
     }
     if seen := with_most_copies(sentence for result in results for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen

@@ -48,13 +48,13 @@ class Budget:
         if (growing := _GROWING.fullmatch(str(text))) and int(growing[1]) and int(growing[2]):
             return cls(int(growing[1]), None, int(growing[2]), float(growing[3]))
         parts = [_BUDGET.fullmatch(part.strip()) for part in str(text).split(",")]
-        found = {part[1]: int(part[2]) for part in parts if part}
-        if not all(parts) or len(found) != len(parts) or 0 in found.values():
+        lengths = {part[1]: int(part[2]) for part in parts if part}
+        if not all(parts) or len(lengths) != len(parts) or 0 in lengths.values():
             raise UsageError(
                 f"--budget {text}",
                 "give steps:2000, epochs:30, steps:2000,epochs:30 (the longer), steps:100@140^0.5 or recipe",
             )
-        return cls(found.get("steps"), found.get("epochs"))
+        return cls(lengths.get("steps"), lengths.get("epochs"))
 
     def __str__(self) -> str:
         if self.at is not None:
@@ -104,10 +104,10 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
     UsageError, with `fix`, where trial steps on a machine would decide the length or the batch of a cell.
     """
     optim = recipe.optim if recipe.optim.steps is None else replace(recipe.optim, time=None)
-    for option, given in (("time", optim.time), ("batch_size", optim.batch_size)):
-        if isinstance(given, str):
+    for option, value in (("time", optim.time), ("batch_size", optim.batch_size)):
+        if isinstance(value, str):
             raise UsageError(
-                f"optim.{option} {given} in {where}, whose cells mean the same on every machine",
+                f"optim.{option} {value} in {where}, whose cells mean the same on every machine",
                 fix if option == "time" else "give a number",
             )
     return replace(recipe, optim=optim, trainer=replace(recipe.trainer, devices=1, num_nodes=1))
@@ -137,22 +137,22 @@ class Cell(ListedCell):
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
     """Numbers of training images from counts, percentages ("10%") and "all", ascending; else UsageError."""
-    found: set[int] = set()
-    for given in sizes:
-        text = str(given).strip().replace("_", "")
+    counts: set[int] = set()
+    for size in sizes:
+        text = str(size).strip().replace("_", "")
         if text == "all":
-            found.add(pool)
+            counts.add(pool)
         elif re.fullmatch(r"\d+", text) and int(text) > 0:
             if int(text) > pool:
                 raise UsageError(f"--sizes {text}: there are {pool:,} training images", "give 'all' for all of them")
-            found.add(int(text))
+            counts.add(int(text))
         elif re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
-            found.add(max(1, round(pool * float(text[:-1]) / 100)))
+            counts.add(max(1, round(pool * float(text[:-1]) / 100)))
         else:
-            raise UsageError(f"--sizes {given}", "give counts, percentages or 'all': 100,300,10%,all")
-    if not found:
+            raise UsageError(f"--sizes {size}", "give counts, percentages or 'all': 100,300,10%,all")
+    if not counts:
         raise UsageError("--sizes is empty", "give at least one size, such as all")
-    return sorted(found)
+    return sorted(counts)
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ def make_cells(
                 for choice, recipe in choices.items():
                     fold = f"{seed % folds + 1}/{folds}" if folds else recipe.data.fold
                     data = replace(recipe.data, train_images=num_images, subset_seed=seed, fold=fold)
-                    own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
-                    whole = budget.apply(own, num_images)
+                    cell_recipe = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
+                    whole = budget.apply(cell_recipe, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
                     folder = f"{CELLS}/{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
                     cells.append(Cell(name, num_images, seed, choice, folder, whole))

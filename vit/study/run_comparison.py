@@ -124,8 +124,8 @@ def _open(path: Path) -> tuple[RunDirectory, FinishedRun]:
         recipe = parse_yaml(read_text(run.config_path))
     except (OSError, ValueError):
         recipe = {}
-    found = FinishedRun(run.path, result.spec.name, result, rows, recipe=recipe if isinstance(recipe, dict) else {})
-    return run, found
+    finished = FinishedRun(run.path, result.spec.name, result, rows, recipe=recipe if isinstance(recipe, dict) else {})
+    return run, finished
 
 
 def _check_same_names(first: FinishedRun, other: FinishedRun) -> None:
@@ -220,7 +220,7 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
     values = [_flat(run.recipe) for run in runs]
-    options = [(name, *(own.get(name, "") for own in values)) for name in sorted(set().union(*values))]
+    options = [(name, *(of_run.get(name, "") for of_run in values)) for name in sorted(set().union(*values))]
     differing = [index for index in range(len(first.rows)) if len({run.rows[index].predicted for run in runs}) > 1]
     return RunComparison(
         runs,
@@ -245,25 +245,25 @@ def _repeated(runs: Sequence[FinishedRun], num_units: float | None) -> list[Repe
         else:
             group.append(run)
     is_plain = len({group[0].network for _, group in groups}) == len(groups)
-    found = [
+    repeated = [
         Repeated(
             group[0].network if is_plain else group[0].name, {run.result.seed: run.wrong for run in group}, num_units
         )
         for _, group in groups
     ]
-    several = any(len(one.wrong) > 1 for one in found)
-    return found if several and sum(len(one.wrong) for one in found) == len(runs) else []
+    several = any(len(one.wrong) > 1 for one in repeated)
+    return repeated if several and sum(len(one.wrong) for one in repeated) == len(runs) else []
 
 
 def _differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
     """The first recipe against each other one on their common seeds, corrected together; None without common seeds."""
     first, *others = groups
     shared = [pairs({0: first.wrong}, {0: other.wrong}, first.num_units) for other in others]
-    found = [difference(pair[0]) if pair else None for pair in shared]
-    adjusted = hochberg([one.tested_p if one else None for one in found])
+    differences = [difference(pair[0]) if pair else None for pair in shared]
+    adjusted = hochberg([one.tested_p if one else None for one in differences])
     return [
         (other.name, replace(one, p_adjusted=p) if one else None)
-        for other, one, p in zip(others, found, adjusted, strict=True)
+        for other, one, p in zip(others, differences, adjusted, strict=True)
     ]
 
 

@@ -77,24 +77,24 @@ def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonVa
         if factor is None:
             result[option] = value
             continue
-        own: object = plain(recipe)
+        current: object = plain(recipe)
         for part in option.split("."):
-            own = own.get(part) if isinstance(own, dict) else None
-        if not isinstance(own, int | float) or isinstance(own, bool):
+            current = current.get(part) if isinstance(current, dict) else None
+        if not isinstance(current, int | float) or isinstance(current, bool):
             raise UsageError(f"tuning {option} by the factor {value}: the recipe has no number there", "give values")
-        result[option] = _product(own, float(factor[1]), option.startswith(_NETWORK))
+        result[option] = _product(current, float(factor[1]), option.startswith(_NETWORK))
     return result
 
 
-def _product(own: float, factor: float, is_of_network: bool) -> float:
+def _product(value: float, factor: float, is_of_network: bool) -> float:
     """A number of the recipe times a factor. A whole number becomes the nearest, at least 1: its option takes no other.
 
     A value of a network may be written as a whole number where others are allowed (mlp_ratio 4). It is not rounded.
     """
-    scaled = float(f"{own * factor:.6g}")
-    if not isinstance(own, int) or (is_of_network and not scaled.is_integer()):
+    scaled = float(f"{value * factor:.6g}")
+    if not isinstance(value, int) or (is_of_network and not scaled.is_integer()):
         return scaled
-    return max(min(1, own), math.floor(scaled + 0.5))
+    return max(min(1, value), math.floor(scaled + 0.5))
 
 
 def has_weights_pattern(recipe: Recipe) -> bool:
@@ -123,13 +123,13 @@ def with_cell_files(recipe: Recipe, num_images: int, seed: int) -> Recipe:
             path = str(Path(name.format(images=num_images, seed=seed)).expanduser())
         except (ValueError, LookupError, AttributeError) as error:
             raise UsageError(f"{option} {name}: {error}", "only {images} and {seed} may stand in a name") from error
-        found = sorted(glob(path)) if has_magic(path) else [path]
-        if len(found) != 1:
+        paths = sorted(glob(path)) if has_magic(path) else [path]
+        if len(paths) != 1:
             raise UsageError(
-                f"{option} {path} stands for {len(found)} files or folders, not for one",
+                f"{option} {path} stands for {len(paths)} files or folders, not for one",
                 f"{fix}, one for each number of images and seed",
             )
-        return found[0]
+        return paths[0]
 
     start = of_cell("model.init_from", recipe.model.init_from, "pretrain first")
     teacher = of_cell("distill.teacher", recipe.distill.teacher, "train the teachers first")

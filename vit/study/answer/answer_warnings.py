@@ -28,27 +28,27 @@ _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr
 
 def study_warnings(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
     """Reasons why the answer of a study may be wrong."""
-    found = [
+    sentences = [
         *at_chance(series, protocol),
         unequal_start(protocol),
         short_trainings(protocol),
         *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
         missing_runs(series, protocol, failed),
     ]
-    return [warning for warning in found if warning]
+    return [warning for warning in sentences if warning]
 
 
 def study_notes(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
     """What the budget, the checkpoints and the tuning may have changed; heads of linear probes have no length."""
     remedy = "was measured: --set optim.best_metric=last measures the last weights."
     num_early = sum(one.last_is_better for one in results)
-    found = [other_aim_warning(protocol) if "right" not in protocol else "", end_of_tuning_warning(protocol)]
+    sentences = [other_aim_warning(protocol) if "right" not in protocol else "", end_of_tuning_warning(protocol)]
     if protocol.get("budget") != LINEAR_PROBE:
         too_early = last_weights_warning(num_early, len(results), "runs", remedy)
         budget = value_text(protocol.get("budget"))
         longer = "" if "^" in budget or re.fullmatch(r"epochs:\d+", budget) else more_steps(results)
-        found = [few_passes(results), longer, too_early, *found]
-    return [note for note in found if note]
+        sentences = [few_passes(results), longer, too_early, *sentences]
+    return [note for note in sentences if note]
 
 
 def chance_error(protocol: Protocol) -> float | None:
@@ -79,7 +79,7 @@ def unequal_start(protocol: Protocol) -> str:
     """A warning where a network that starts from weights is compared with one that starts from random weights."""
     start = protocol.get("start")
     starts = start if isinstance(start, Mapping) else {}
-    random = [name for name, words in starts.items() if words == RANDOM_WEIGHTS]
+    random = [name for name, weights in starts.items() if weights == RANDOM_WEIGHTS]
     trained = [name for name in starts if name not in random]
     if not random or not trained:
         return ""
@@ -91,13 +91,13 @@ def unequal_start(protocol: Protocol) -> str:
 
 def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> str:
     """A sentence where networks differ by more than two times in parameters or FLOPs; else an empty text."""
-    found = []
+    gaps = []
     for what in ("parameters", "FLOPs"):
         of = {name: max(getattr(one, what.lower()), 1) for name, one in networks.items()}
         small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
         if of[large] > UNEQUAL * of[small]:
-            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
-    return f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs" if found else ""
+            gaps.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
+    return f"{' and '.join(gaps)}: the answer is about these networks, not about ViTs and CNNs" if gaps else ""
 
 
 def short_trainings(protocol: Protocol) -> str:
@@ -117,7 +117,7 @@ def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[
     names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
-    lacks = {name: len(planned - own) for name, own in cells.items()}
+    lacks = {name: len(planned - done) for name, done in cells.items()}
     missing = [f"{name} lacks {count} of {len(planned)} runs" for name, count in lacks.items() if count]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
     missing += [f"{name}{', the reference,' * (name in names[:1])} has no run" for name in others if name not in cells]
@@ -143,10 +143,10 @@ def more_steps(results: Sequence[CellResult]) -> str:
         least, most = max(by_size[small]), min(by_size[large])
         if least < most:
             longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
-    words = [at if own == [*steps] else f"{' and '.join(own)}: {at}" for at, own in longer.items()]
-    if not words:
+    parts = [at if names == [*steps] else f"{' and '.join(names)}: {at}" for at, names in longer.items()]
+    if not parts:
         return ""
-    return f"Larger sizes also trained for more steps ({'; '.join(words)}), so images alone do not explain their gain."
+    return f"Larger sizes also trained for more steps ({'; '.join(parts)}), so images alone do not explain their gain."
 
 
 def few_passes(results: Sequence[CellResult]) -> str:
@@ -186,7 +186,7 @@ def at_the_end(results: Sequence[CellResult]) -> str:
     for one in results:
         if one.num_images == largest and one.late_gain is not None:
             gains.setdefault(one.series, []).append(one.late_gain)
-    falling = {name: float(np.mean(own)) for name, own in gains.items() if np.mean(own) > STILL_FALLING}
+    falling = {name: float(np.mean(values)) for name, values in gains.items() if np.mean(values) > STILL_FALLING}
     if not falling:
         ended = f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
         return ended if gains else ""
@@ -219,26 +219,26 @@ def end_of_tuning_warning(protocol: Protocol) -> str:
 
     With two numbers every choice is at an end.
     """
-    chosen, settings = protocol.get("chosen"), protocol.get("settings")
-    if not isinstance(chosen, Mapping) or not isinstance(settings, Mapping):
+    choices, settings = protocol.get("chosen"), protocol.get("settings")
+    if not isinstance(choices, Mapping) or not isinstance(settings, Mapping):
         return ""
-    found: dict[str, list[str]] = {}
-    for group, choice in chosen.items():
+    extremes: dict[str, list[str]] = {}
+    for group, choice in choices.items():
         name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
         tried = _numbers(settings.get(name))
         for option, taken in _numbers(choice).items():
             values = sorted(tried.get(option, set()))
             if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
                 end = "lowest" if taken == {values[0]} else "highest"
-                found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
-    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
+                extremes.setdefault(f"{name} took the {end} {option}", []).append(num_images)
+    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in extremes.items())
     outside = "The best value may lie outside those that were tried"
-    return f"{outside}: {words}. Give --tune more values." if found else ""
+    return f"{outside}: {words}. Give --tune more values." if extremes else ""
 
 
 def _numbers(settings: JsonValue) -> dict[str, set[float]]:
     """{option: its numbers} of one setting, or of a list of them."""
-    found: dict[str, set[float]] = {}
+    numbers: dict[str, set[float]] = {}
     for option, value in _NUMBER.findall(value_text(settings)):
-        found.setdefault(option, set()).add(float(value))
-    return found
+        numbers.setdefault(option, set()).add(float(value))
+    return numbers

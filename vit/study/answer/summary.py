@@ -39,7 +39,7 @@ def summarize(
     if len({(result.series, result.num_images, result.seed) for result in results}) < len(results):
         raise ValueError("two runs with the same series, images and seed")
     cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
-    answers = {name: _answers(own) for name, own in cells.items()}
+    answers = {name: _answers(runs) for name, runs in cells.items()}
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
     groups = effective_number(results[0].groups) if results else None
     looks = int(str(protocol.get("looks", 1)))
@@ -90,8 +90,8 @@ def _with_file_keys(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 def _names(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
     """The series with a finished run, as they were given: the first is the reference, whichever run ended first."""
-    given, found = items(protocol.get("series")), dict.fromkeys(result.series for result in results)
-    return list(dict.fromkeys([*(name for name in given if name in found), *found]))
+    planned, finished = items(protocol.get("series")), dict.fromkeys(result.series for result in results)
+    return list(dict.fromkeys([*(name for name in planned if name in finished), *finished]))
 
 
 def _answers(cells: Sequence[CellResult]) -> Answers:
@@ -104,10 +104,10 @@ def _answers(cells: Sequence[CellResult]) -> Answers:
 
 def steps_of(cells: Sequence[CellResult]) -> dict[int, int]:
     """{number of training images: optimizer steps, the median over the seeds} of one series."""
-    found: dict[int, list[int]] = {}
+    steps_at: dict[int, list[int]] = {}
     for cell in cells:
-        found.setdefault(cell.num_images, []).append(cell.steps)
-    return {size: max(round(float(np.median(steps))), 1) for size, steps in found.items()}
+        steps_at.setdefault(cell.num_images, []).append(cell.steps)
+    return {size: max(round(float(np.median(steps))), 1) for size, steps in steps_at.items()}
 
 
 def _point(

@@ -86,22 +86,22 @@ def _which(
 ) -> str:
     """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
     if lead is None:
-        lasts = [(one.name, one.points[-1]) for one in series]
-        errors = (f"{name} {wording.short_percents(p.mean)} with {p.num_images:,} images" for name, p in lasts)
+        at_last = [(one.name, one.points[-1]) for one in series]
+        errors = (f"{name} {wording.short_percents(at.mean)} with {at.num_images:,} images" for name, at in at_last)
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
         return f"{why}; test error: {'; '.join(errors)}."
-    first, second, one = lead.first, lead.second, lead.differences[-1]
-    at = f"with {one.num_images:,} images{choosing}"
-    points = {each.name: point for each in series for point in each.points if point.num_images == one.num_images}
+    first, second, last = lead.first, lead.second, lead.differences[-1]
+    at = f"with {last.num_images:,} images{choosing}"
+    points = {each.name: point for each in series for point in each.points if point.num_images == last.num_images}
     chance = chance_error(protocol)
     if chance is not None and all(guesses(points[name], chance) for name in (first, second)):
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
-    best, other = (first, second) if one.gap.value < 0 else (second, first)
-    size = f"{wording.points_text(abs(one.gap.value))} points fewer errors than {other}"
-    if one.gap.low is None or one.gap.high is None:
+    best, other = (first, second) if last.gap.value < 0 else (second, first)
+    size = f"{wording.points_text(abs(last.gap.value))} points fewer errors than {other}"
+    if last.gap.low is None or last.gap.high is None:
         return f"Not tested, from one seed: {best} makes {size} {at}."
-    if one.is_significant:
-        low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
+    if last.is_significant:
+        low, high = sorted((abs(last.gap.low), abs(last.gap.high)))
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
         more = f"; {better} more beat{'s' * (better == 1)} {other}" if by_answer(lead)[0] == 0 and better > 0 else ""
         return (
@@ -132,20 +132,20 @@ def _farthest(gap: Interval) -> float:
     return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
 
 
-def _more_images(one: Series) -> str:
+def _more_images(series: Series) -> str:
     """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
-    twice = None if one.forecast is None else one.forecast.at_twice
-    if not one.gains:
+    twice = None if series.forecast is None else series.forecast.at_twice
+    if not series.gains:
         return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
-    if twice is None and one.forecast is not None:
+    if twice is None and series.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
-    gain = one.gains[-1]
-    kind, changed = _gain_text(one.name, gain)
-    helped = [step for step in one.gains if step.p < ALPHA and step.fall.value > 0]
+    gain = series.gains[-1]
+    kind, changed = _gain_text(series.name, gain)
+    helped = [step for step in series.gains if step.p < ALPHA and step.fall.value > 0]
     if kind == "Unclear" and helped:
         kind, gain = f"Unclear since {gain.from_images:,}", helped[-1]  # "Likely" was wrong at a floor of errors
-        changed = _gain_text(one.name, gain)[1]
+        changed = _gain_text(series.name, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 
@@ -188,13 +188,13 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
 
 
 def _cost(pair: Sequence[Series]) -> str:
-    words = "; ".join(
+    costs = "; ".join(
         f"{one.name}: {one.parameters:,} parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
         f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
         for one in pair
     )
     unequal = unequal_networks({one.name: one for one in pair})
-    return f"{words}. {unequal}." if unequal else f"{words}."
+    return f"{costs}. {unequal}." if unequal else f"{costs}."
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
@@ -204,12 +204,12 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
     """
     units = "groups of test images" if "test_groups" in protocol else "test images"
     for comparison in comparisons:
-        one = comparison.differences[-1]
-        if one.is_significant:
+        last = comparison.differences[-1]
+        if last.is_significant:
             continue
-        if one.margin_of_error is None:
+        if last.margin_of_error is None:
             return "One seed has no interval: give --seeds 3 or more."
-        now, seeds, images = vars(one.margin_of_error).values()
+        now, seeds, images = vars(last.margin_of_error).values()
         pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         known = f"The difference{pair} is known to ±{100 * now:.2f} points."
         if now >= 1:  # more than any two error rates can differ
@@ -217,8 +217,8 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
         if min(seeds, images) >= 1:
             return f"{known} Twice the seeds or twice the {units} would not be enough."
         folds = protocol.get("folds")
-        if isinstance(folds, int) and 2 * len(one.seeds) > folds:  # twice the seeds would test images again
-            more = "" if len(one.seeds) == folds else f"; so would more seeds, up to {folds}"
+        if isinstance(folds, int) and 2 * len(last.seeds) > folds:  # twice the seeds would test images again
+            more = "" if len(last.seeds) == folds else f"; so would more seeds, up to {folds}"
             return f"{known} Twice the images would make that about ±{100 * images:.2f}{more}."
         better = "more seeds" if seeds < images else f"more {units}"
         both = abs(seeds - images) < 0.1 * (now - min(seeds, images))

@@ -53,8 +53,8 @@ def two_digits(num_images: float) -> str:
 
 def listed(sizes: Sequence[int]) -> str:
     """'100, 300 and 1,000'."""
-    words = [f"{size:,}" for size in sizes]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    numbers = [f"{size:,}" for size in sizes]
+    return " and ".join([", ".join(numbers[:-1]), numbers[-1]] if len(numbers) > 1 else numbers)
 
 
 def complement(error: Interval, whole: float = 1.0) -> Interval:
@@ -108,9 +108,9 @@ def describe_ends(low: float, high: float, than: str = "", is_claim: bool = Fals
     Where it leaves out 0: '0.65 to 6.2 points fewer errors'; 'uncorrected' where this is not a claim.
     """
     ends = [(high, "fewer"), (-low, "more")]
-    (first, side), (second, other) = ends if high >= -low else ends[::-1]
+    (first, side), (second, other_side) = ends if high >= -low else ends[::-1]
     if low <= 0 <= high:
-        return f"at most {points_text(first)} points {side} errors{than}, or {points_text(second)} {other}"
+        return f"at most {points_text(first)} points {side} errors{than}, or {points_text(second)} {other_side}"
     between = f"{points_text(-second)} to {points_text(first)} points {side} errors{than}"
     return between if is_claim else f"{between} (uncorrected)"
 
@@ -131,9 +131,9 @@ def describe_target(forecast: Forecast, target: float, name: str) -> str:
 
 def describe_backtest(one: Backtest) -> str:
     """What the forecast would have said, beside what was measured."""
-    said = short_percents(Interval(one.error, one.low, one.high))
+    expected = short_percents(Interval(one.error, one.low, one.high))
     return (
-        f"From the sizes up to {one.known_to:,} this method would have said {said} for {one.series} with "
+        f"From the sizes up to {one.known_to:,} this method would have said {expected} for {one.series} with "
         f"{one.num_images:,} images; measured: {100 * one.measured:.1f} %."
     )
 
@@ -164,10 +164,10 @@ def describe_comparison(comparison: Comparison) -> str:
 
 def outcome(comparison: Comparison) -> str:
     """Which series is better at which sizes, in one sentence."""
-    first, second, found = comparison.first, comparison.second, comparison.differences
-    untested = [one.num_images for one in found if not one.is_tested]
+    first, second, differences = comparison.first, comparison.second, comparison.differences
+    untested = [one.num_images for one in differences if not one.is_tested]
     ending = f" With {listed(untested)} images they have one seed in common, too few for a test." if untested else ""
-    if sum(one.is_tested for one in found) < 2:
+    if sum(one.is_tested for one in differences) < 2:
         return f"{first} and {second} share too few sizes with two seeds or more to say what changes with size."
     if comparison.verdict == "crossing" and comparison.crossing is not None:
         return _crossing(comparison, comparison.crossing) + ending
@@ -176,27 +176,27 @@ def outcome(comparison: Comparison) -> str:
         size = "size that both have" if comparison.unshared else "measured size"
         return (
             f"{ahead} makes fewer errors than {behind} at every {size} "
-            f"({found[0].num_images:,} to {found[-1].num_images:,} images)."
+            f"({differences[0].num_images:,} to {differences[-1].num_images:,} images)."
         )
     parts = []
     for name, side in ((first, -1), (second, 1)):
-        sizes = [one.num_images for one in found if one.is_significant and one.side == side]
+        sizes = [one.num_images for one in differences if one.is_significant and one.side == side]
         if sizes:
             parts.append(f"{name} is significantly ahead with {listed(sizes)} images")
-    open_sizes = [one.num_images for one in found if one.is_tested and not one.is_significant]
+    open_sizes = [one.num_images for one in differences if one.is_tested and not one.is_significant]
     if open_sizes:
         parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
     return "; ".join(parts) + "." + ending
 
 
 def _crossing(comparison: Comparison, crossing: Interval) -> str:
-    found = comparison.differences
-    significant = [one for one in found if one.is_significant]
+    measured = comparison.differences
+    significant = [one for one in measured if one.is_significant]
     low, high = significant[0].num_images, significant[-1].num_images
     names = (comparison.first, comparison.second)
     below, above = names if significant[0].side < 0 else names[::-1]
-    outer = [one.num_images for one in found if one.is_tested and not low <= one.num_images <= high]
-    bounds = [two_digits(crossing.low or found[0].num_images), two_digits(crossing.high or found[-1].num_images)]
+    outer = [one.num_images for one in measured if one.is_tested and not low <= one.num_images <= high]
+    bounds = [two_digits(crossing.low or measured[0].num_images), two_digits(crossing.high or measured[-1].num_images)]
     between = f"; with {listed(outer)} images they cannot be told apart" if outer else ""
     return (
         f"Below about {two_digits(crossing.value)} images (95 % interval {bounds[0]} to {bounds[1]}) {below} is better,"

@@ -41,8 +41,8 @@ class Embedder:
         _, features = self.engine.logits_and_features(torch.zeros(1, channels, side, side, dtype=torch.uint8))
         self.width = features.shape[1]
         named = source if source.partition(":")[0] in LIBRARIES else str(Path(source).expanduser().resolve())
-        found = _hash(filled.network, filled.spec)
-        self.model = EmbeddingModel(named, found, filled.spec.name, filled.preprocess.to_dict())
+        digest = _hash(filled.network, filled.spec)
+        self.model = EmbeddingModel(named, digest, filled.spec.name, filled.preprocess.to_dict())
 
     def embed(
         self, paths: Sequence[str], reader: ImageReader | None = None, batch_size: int = 64
@@ -59,10 +59,10 @@ class Embedder:
         if images:
             vectors = iter(self.engine.logits_and_features(torch.stack(images))[1].cpu().numpy())
         return [
-            Embedding(path, status_of(image), None, found, image.reason)
+            Embedding(path, status_of(image), None, content_hash, image.reason)
             if isinstance(image, ImageError)
-            else Embedding(path, "ok", next(vectors), found)
-            for path, found, image in part
+            else Embedding(path, "ok", next(vectors), content_hash)
+            for path, content_hash, image in part
         ]
 
 

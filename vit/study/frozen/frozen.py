@@ -85,24 +85,24 @@ def frozen_results(
         return computed(backbone.engine, labeled_images(some, plan.preprocess))
 
     def features(samples: Samples) -> tuple[Tensor, Labels]:
-        values, kept = shared.of(plan, samples, compute)
-        return values.to(plan.device), kept
+        values, rows = shared.of(plan, samples, compute)
+        return values.to(plan.device), rows
 
-    found: list[CellResult] = []
+    results: list[CellResult] = []
     fitted: dict[tuple[int, int], CellResult] = {}  # by the size, and by the place in memory of the images
     for size in sizes:
         for seed, source in enumerate(sources):
             train, test = source.splits["train"], source.splits["test"]
             same = fitted.get((size, id(source))) if size == len(train) else None
             if same is not None:
-                found.append(replace(same, seed=seed))
+                results.append(replace(same, seed=seed))
                 continue
             began = time.perf_counter()
             part = subset(train, size, seed, subset_kind(train.labels, plan.recipe.data.subset))
             of_test = features(test)
             known = [labeled(some, features(some)) for some in (part, source.splits["validation"])]
             val_loss, correct = _probed(replace(plan, source=source), part, known[0], known[1], labeled(test, of_test))
-            found.append(
+            results.append(
                 CellResult(
                     series=name,
                     network=plan.spec.name,
@@ -118,9 +118,9 @@ def frozen_results(
                     groups=numbered(test.select(of_test[1]).groups),
                 )
             )
-            fitted[size, id(source)] = found[-1]
-    least = min(len(one.correct) for one in found)  # folds can differ by an image
-    return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in found]
+            fitted[size, id(source)] = results[-1]
+    least = min(len(one.correct) for one in results)  # folds can differ by an image
+    return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in results]
 
 
 def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Bools]:
@@ -149,21 +149,21 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
         having.setdefault(one.num_images, set()).add(one.series)
     size = max(having, key=lambda size: (len(having[size]), size))
     here = {name: [one for one in results if one.series == name and one.num_images == size] for name in sources}
-    here = {name: found for name, found in here.items() if found}
+    here = {name: probes for name, probes in here.items() if probes}
     equal = equal_seeds(protocol, [size]) is not None
-    seeds = sorted({one.seed for found in here.values() for one in found})
+    seeds = sorted({one.seed for probes in here.values() for one in probes})
     seeds += [seeds[-1] + 1] * (len(seeds) == 1)
-    wrong = {name: _wrong(found, seeds if equal else []) for name, found in here.items()}
+    wrong = {name: _wrong(probes, seeds if equal else []) for name, probes in here.items()}
     units = effective_number(results[0].groups)
     errors = {name: mean_error(np.stack(list(of_seeds.values())), units) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
     gaps = behind_the_first({name: wrong[name] for name in order}, size, units)
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
-    found = []
+    backbones = []
     for name in order:
         runs, gap = here[name], gaps.get(name)
         stored = stored_features(study, recipes[name])
-        found.append(
+        backbones.append(
             Backbone(
                 name=name,
                 source=sources[name],
@@ -179,7 +179,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 license=RunResult.read(RunDirectory(study / runs[0].run).result_path).license or UNKNOWN,
             )
         )
-    return found
+    return backbones
 
 
 def behind_the_first(
@@ -191,13 +191,13 @@ def behind_the_first(
     so any pair may become a claim. `wrong` is {name: {seed: (T,) wrong test images}}, the most accurate one first.
     """
     first, *_ = wrong
-    found = {
+    differences = {
         (better, name): difference(pair)
         for better, name in itertools.combinations(wrong, 2)
         for pair in pairs({size: wrong[name]}, {size: wrong[better]}, groups)
     }
-    adjusted = hochberg([one.tested_p for one in found.values()])
-    tested = zip(found.items(), adjusted, strict=True)
+    adjusted = hochberg([one.tested_p for one in differences.values()])
+    tested = zip(differences.items(), adjusted, strict=True)
     return {name: replace(one, p_adjusted=p) for ((better, name), one), p in tested if better == first}
 
 
@@ -222,8 +222,8 @@ def write_random(network: str, path: Path) -> None:
 
 def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:
     """{seed: (T,) which test images are wrong}. Of seeds that are all equal, one tells what each other one would."""
-    found = {one.seed: gathered(~one.correct, one.groups) for one in results}
-    return dict.fromkeys(equal, found[min(found)]) | found
+    wrong = {one.seed: gathered(~one.correct, one.groups) for one in results}
+    return dict.fromkeys(equal, wrong[min(wrong)]) | wrong
 
 
 def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
@@ -234,15 +234,15 @@ def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
     """
     splits = read_splits(RunDirectory(run).splits_path)
     names = {row.content_hash for rows in splits.values() for row in rows}
-    own = max(stored, key=lambda one: len(names & one.place.keys()))
+    features = max(stored, key=lambda one: len(names & one.place.keys()))
     (train, labels), (validation, val_labels), (test, test_labels) = (
-        _features(splits[split], own) for split in ("train", "validation", "test")
+        _features(splits[split], features) for split in ("train", "validation", "test")
     )
-    found = []
+    fits = []
     for count in sorted({min(count, len(train)) for count in NEIGHBORS}):
         fitted = neighbor_classifier(train, labels, count)
-        found.append((fitted.score(validation, val_labels), -count, fitted))
-    best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
+        fits.append((fitted.score(validation, val_labels), -count, fitted))
+    best = max(fits, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
     return float(best.score(test, test_labels))
 
 

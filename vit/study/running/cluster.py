@@ -57,11 +57,11 @@ class ClusterOptions:
                 values[name] = kinds[name](str(value))
             except ValueError as error:
                 raise UsageError(f"--cluster.{name} {value}", "give a number") from error
-        found = cls(**values)
+        options = cls(**values)
         for name, least in (("cpus", 1), ("gpus", 0), ("memory", 0), ("cells_per_task", 0)):
-            if not getattr(found, name) >= least:
-                raise UsageError(f"--cluster.{name} {getattr(found, name)}", f"give {least} or more")
-        return found
+            if not getattr(options, name) >= least:
+                raise UsageError(f"--cluster.{name} {getattr(options, name)}", f"give {least} or more")
+        return options
 
 
 class ClusterTask(Protocol):

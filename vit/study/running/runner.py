@@ -51,8 +51,8 @@ def machine(jobs: int | None) -> MachineShare:
     from vit.data.loading.threads import available_cores
 
     cores, gpus = available_cores(), torch.cuda.device_count()
-    chosen = jobs or gpus or min(cores, MOST_JOBS)
-    return MachineShare(chosen, max(1, cores // chosen), gpus)
+    num_cells = jobs or gpus or min(cores, MOST_JOBS)
+    return MachineShare(num_cells, max(1, cores // num_cells), gpus)
 
 
 def run_cells(

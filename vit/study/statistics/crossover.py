@@ -29,21 +29,21 @@ def compare_with_first(
     """
     (first, ours), *others = answers.items()
     shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}
-    tested = {second: differences(own) for second, own in shared.items()}
-    slopes = {second: _slope(own) for second, own in shared.items()}
+    tested = {second: differences(at_sizes) for second, at_sizes in shared.items()}
+    slopes = {second: _slope(at_sizes) for second, at_sizes in shared.items()}
     p_values = [p for second in shared for p in (*(one.tested_p for one in tested[second]), slopes[second][1])]
-    is_largest = [flag for own in tested.values() for flag in (*(one is own[-1] for one in own), False)]
+    is_largest = [flag for at_sizes in tested.values() for flag in (*(one is at_sizes[-1] for one in at_sizes), False)]
     adjusted = iter(_corrected([None if p is None else counted(p, looks) for p in p_values], is_largest))
     comparisons = []
     for second, theirs in others:
-        found = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
-        slope_p, outcome, crossing = next(adjusted), _outcome(found), None
+        measured = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
+        slope_p, outcome, crossing = next(adjusted), _outcome(measured), None
         if outcome == "crossing":
-            crossing = _crossing(*_bracket(found, shared[second]))
+            crossing = _crossing(*_bracket(measured, shared[second]))
             outcome = "crossing" if crossing else "not resolved"
         unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared[second]})
         slope, _ = slopes[second]
-        comparisons.append(Comparison(first, second, found, outcome, crossing, slope, slope_p, unshared=unshared))
+        comparisons.append(Comparison(first, second, measured, outcome, crossing, slope, slope_p, unshared=unshared))
     return comparisons
 
 
@@ -67,22 +67,22 @@ def _corrected(p_values: Sequence[float | None], is_largest: Sequence[bool]) -> 
     return adjusted
 
 
-def _outcome(found: list[Difference]) -> Outcome:
-    if sum(one.is_tested for one in found) < 2:
+def _outcome(measured: list[Difference]) -> Outcome:
+    if sum(one.is_tested for one in measured) < 2:
         return "not resolved"
-    sides = [one.side for one in found if one.is_significant]
-    if len(sides) == len(found) and len(set(sides)) == 1:
+    sides = [one.side for one in measured if one.is_significant]
+    if len(sides) == len(measured) and len(set(sides)) == 1:
         return "first ahead" if sides[0] < 0 else "second ahead"
     changes = sum(before != after for before, after in itertools.pairwise(sides))
     return "crossing" if changes == 1 else "not resolved"
 
 
-def _bracket(found: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
+def _bracket(measured: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
     """The sizes between which the lead changes, and the side that is ahead at the first of them.
 
     They are the last size at which one series is significantly ahead, and the first at which the other is.
     """
-    significant = [one for one in found if one.is_significant]
+    significant = [one for one in measured if one.is_significant]
     side = significant[0].side
     start = max(one.num_images for one in significant if one.side == side)
     stop = min(one.num_images for one in significant if one.side != side)
@@ -130,8 +130,8 @@ def _leads(one: Pair, other: Pair, share: Floats) -> Floats:
 def _descent(logs: Floats, means: Floats) -> float | None:
     """Where a broken line descends through zero: the median of several such points, None without one."""
     steps = zip(itertools.pairwise(logs), itertools.pairwise(means), strict=True)
-    found = [a + (b - a) * before / (before - after) for (a, b), (before, after) in steps if before > 0 >= after]
-    return float(np.median(found)) if found else None
+    zeros = [a + (b - a) * before / (before - after) for (a, b), (before, after) in steps if before > 0 >= after]
+    return float(np.median(zeros)) if zeros else None
 
 
 def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:

@@ -135,7 +135,7 @@ def last_regime(sizes: Sequence[int], steps: Mapping[int, int]) -> list[int]:
 
 def _backtest(series: str, wrong: Answers) -> list[Backtest]:
     """For each beginning of the sizes, what the method says of the larger ones up to 4 times its last."""
-    sizes, found = sorted(wrong), []
+    sizes, backtests = sorted(wrong), []
     for count in range(2, len(sizes)):
         known = sizes[:count]
         later = [size for size in sizes[count:] if size <= FARTHEST * known[-1]]
@@ -144,8 +144,8 @@ def _backtest(series: str, wrong: Answers) -> list[Backtest]:
         curve = MeasuredCurve.of({size: wrong[size] for size in known})
         for size, error, low, high in zip(later, *curve.expected(later), strict=True):
             measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
-            found.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
-    return found
+            backtests.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
+    return backtests
 
 
 def _for_target(

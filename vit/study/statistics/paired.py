@@ -85,13 +85,13 @@ class Pair:
 
 def pairs(first: Answers, second: Answers, groups: float | None = None, has_folds: bool = False) -> list[Pair]:
     """The two networks at every size at which they share a seed, sizes ascending; groups and folds as in `Pair`."""
-    found = []
+    shared = []
     for size in sorted(first.keys() & second.keys()):
         seeds = sorted(first[size].keys() & second[size].keys())
         if seeds:
             rows = [np.stack([answers[size][seed] for seed in seeds]).astype(np.float64) for answers in (first, second)]
-            found.append(Pair(size, seeds, rows[0], rows[1], groups, has_folds))
-    return found
+            shared.append(Pair(size, seeds, rows[0], rows[1], groups, has_folds))
+    return shared
 
 
 def differences(shared: Sequence[Pair]) -> list[Difference]:
@@ -173,8 +173,8 @@ def gains(
     before = [
         pair for of_size in wrong.values() for _, pair in steps(of_size, itertools.pairwise(sorted(of_size)[:-1]))
     ]
-    last = [found[-1][1] for found in to_largest.values() if found]
-    found: dict[str, list[Gain]] = {name: [] for name in wrong}
+    last = [wide[-1][1] for wide in to_largest.values() if wide]
+    gains_of: dict[str, list[Gain]] = {name: [] for name in wrong}
     for name, wide in to_largest.items():
         p = 0.0
         for small, pair in wide:
@@ -184,8 +184,8 @@ def gains(
             if step.is_tested:
                 p = max(p, counted(step.p, looks))
             fall = Interval(1 - 1 / step.ratio.value, *ends)
-            found[name].append(Gain(small, pair.num_images, fall, step.gap, p if step.is_tested else 1.0))
-    return found
+            gains_of[name].append(Gain(small, pair.num_images, fall, step.gap, p if step.is_tested else 1.0))
+    return gains_of
 
 
 def hochberg(p_values: Sequence[float | None]) -> list[float]:

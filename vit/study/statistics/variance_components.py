@@ -77,8 +77,8 @@ class Spread:
         away = np.abs(np.asarray(value, dtype=np.float64))
         least = self._least_error
         normal = 2 * ndtr(-np.divide(away, least, out=np.full_like(away + least, np.inf), where=least > 0))
-        found = np.maximum(self._by_scatter(away), normal).clip(max=1.0)
-        return np.asarray(found if groups is None else np.maximum(found, p_of_groups(away / self.reach(), groups)))
+        p = np.maximum(self._by_scatter(away), normal).clip(max=1.0)
+        return np.asarray(p if groups is None else np.maximum(p, p_of_groups(away / self.reach(), groups)))
 
     def reach(self) -> Floats:
         """Half the width of the 95 % interval."""
@@ -114,9 +114,9 @@ class Spread:
         Few seeds scatter less than `by_both` by chance. So `by_seeds` shrinks by the ratio of its expected parts, and
         the expected spread is never wider than this one.
         """
-        own = np.maximum(self.by_seeds - self.by_both, 0)
-        ratio = np.full_like(own, 0.5)
-        np.divide(own + self.by_both / 2, own + self.by_both, out=ratio, where=own + self.by_both > 0)
+        effect = np.maximum(self.by_seeds - self.by_both, 0)
+        ratio = np.full_like(effect, 0.5)
+        np.divide(effect + self.by_both / 2, effect + self.by_both, out=ratio, where=effect + self.by_both > 0)
         return replace(self, by_seeds=self.by_seeds * ratio, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
 
@@ -149,9 +149,9 @@ class MeanSquares:
 
     def spread(self, weights: npt.ArrayLike = (1.0,)) -> Spread:
         """Spread of the mean of the weighted sum of the quantities, with `weights` (..., M)."""
-        given = np.asarray(weights, dtype=np.float64)
+        factor = np.asarray(weights, dtype=np.float64)
         seeds, images, both = (
-            np.maximum(np.einsum("...m,mn,...n->...", given, products, given), 0) / (self.num_seeds * self.num_images)
+            np.maximum(np.einsum("...m,mn,...n->...", factor, products, factor), 0) / (self.num_seeds * self.num_images)
             for products in (self.seeds, self.images, self.interaction)
         )
         return Spread(seeds, np.maximum(images - both, 0), both, self.num_seeds)
@@ -169,12 +169,12 @@ def spread_of(values: Floats, has_folds: bool = False) -> Spread:
     Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
     is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
     """
-    found = MeanSquares.of(values[None]).spread()
+    spread = MeanSquares.of(values[None]).spread()
     if not has_folds:
-        return found
+        return spread
     least = values.var(axis=1, ddof=1).mean() / values.size
-    shared = found.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
-    nothing = np.zeros_like(found.by_images)
+    shared = spread.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
+    nothing = np.zeros_like(spread.by_images)
     return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
 
 
