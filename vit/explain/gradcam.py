@@ -138,7 +138,7 @@ def _layout(output: Tensor, wanted: Tensor) -> ToFeatureMap | None:
     elif height == width and output.shape[1] >= height * width:
         layouts = [ToFeatureMap("tokens", height)]
     for layout in layouts:
-        found = layout(output.detach())
-        if found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-3, atol=1e-4):
+        features = layout(output.detach())
+        if features.shape == wanted.shape and torch.allclose(features, wanted, rtol=1e-3, atol=1e-4):
             return layout
     return None

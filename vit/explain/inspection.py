@@ -131,8 +131,8 @@ def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, T
     """
     kernels = network.patch_embed.pixel_kernels.detach().double().cpu()  # (D, 3, P, P)
     flat = kernels.flatten(1).numpy()
-    found = PCA(min(count, *flat.shape), svd_solver="full").fit(flat)
-    components, shares = map(torch.from_numpy, (found.components_, found.explained_variance_ratio_))
+    pca = PCA(min(count, *flat.shape), svd_solver="full").fit(flat)
+    components, shares = map(torch.from_numpy, (pca.components_, pca.explained_variance_ratio_))
     return components.view(-1, *kernels.shape[1:]).float(), shares.float()
 
 

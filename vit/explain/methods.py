@@ -131,14 +131,14 @@ def relevance(network: Network, images: Tensor, class_indices: Tensor) -> Tensor
     block adds A' R, where A' is the mean over heads of the positive part of gradient times attention.
     """
     if isinstance(network, VisionTransformer):
-        found: Iterable[tuple[Tensor, Tensor]] = _weights_and_gradients(network, images, class_indices)
+        pairs: Iterable[tuple[Tensor, Tensor]] = _weights_and_gradients(network, images, class_indices)
     else:
         from vit.explain.timm_attention import weights_and_gradients  # not above: timm takes seconds
 
-        found = weights_and_gradients(network, images, class_indices)
+        pairs = weights_and_gradients(network, images, class_indices)
     flow: Tensor | None = None
     with torch.no_grad():
-        for weights, gradient in found:
+        for weights, gradient in pairs:
             positive = (gradient * weights).clamp(min=0).mean(dim=1)  # (B, T, T)
             flow = torch.eye(positive.shape[-1], device=images.device) if flow is None else flow
             flow = flow + positive @ flow
@@ -192,7 +192,7 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
         attention = {name: method for name, method in METHODS.items() if name != "gradcam"} if has_attention else {}
         has_gradcam = not attention or find_spec("pytorch_grad_cam")  # without both, its error says what to install
         return attention | ({"gradcam": gradcam} if has_gradcam else {})
-    chosen = {}
+    methods = {}
     for name in (part.strip() for part in names.split(",")):
         if name not in METHODS:
             raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all", "best"]))
@@ -201,8 +201,8 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
             kind = f"{type(network.model).__name__} of timm" if kind == "TimmNetwork" else kind
             problem = f"the method {name} needs a ViT whose attention can be read, and this network is a {kind}"
             raise UsageError(problem, "choose --method gradcam")
-        chosen[name] = METHODS[name]
-    return chosen
+        methods[name] = METHODS[name]
+    return methods
 
 
 def num_readable_blocks(network: Network) -> int:

@@ -39,12 +39,12 @@ def attention_modules(network: Network) -> list[nn.Module]:
         kind = type(network if model is None else model).__name__
         problem = f"a {kind} does not have attention between all patches that can be read"
         raise UsageError(problem, f"choose --method gradcam, or one of our ViTs or of timm's {_NETWORK_NAMES}")
-    found = [[module for module in block.modules() if type(module) in ATTENTION] for block in model.blocks]
-    others = [block for block, modules in zip(model.blocks, found, strict=True) if len(modules) != 1]
+    of_blocks = [[module for module in block.modules() if type(module) in ATTENTION] for block in model.blocks]
+    others = [block for block, modules in zip(model.blocks, of_blocks, strict=True) if len(modules) != 1]
     if others:
         problem = f"the attention of timm's {type(others[0]).__name__} cannot be read"
         raise UsageError(problem, "choose --method gradcam")
-    return [module for (module,) in found]
+    return [module for (module,) in of_blocks]
 
 
 def timm_patch_map(network: Network, flow: Tensor) -> Tensor:

@@ -157,10 +157,10 @@ def _license_keys(license: str | None) -> dict[str, Any]:
     """The header's keys of a license. The hub has a word for an unknown one."""
     if license is None:
         return {"license": UNKNOWN}
-    words = license.split(", ")
-    if len(words) == 1 and restricts(license):
+    names = license.split(", ")
+    if len(names) == 1 and restricts(license):
         return {"license": "other", "license_name": license}
-    return {"license": words[0] if len(words) == 1 else words}
+    return {"license": names[0] if len(names) == 1 else names}
 
 
 def _plain(text: str) -> str:

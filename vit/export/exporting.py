@@ -35,8 +35,8 @@ class Program(Format):
     imports = "import torch"
 
     def write(self, trained: LoadedModel, path: Path) -> None:
-        words = notes(trained)
-        files = {f"{name}.json" if name in _AS_JSON else f"{name}.txt": text for name, text in words.items()}
+        texts = notes(trained)
+        files = {f"{name}.json" if name in _AS_JSON else f"{name}.txt": text for name, text in texts.items()}
         extra = {"vit.json": description_text(trained.description), **files}
         content = io.BytesIO()  # where a disk is full, torch's own writer aborts the process
         torch.export.save(traced(trained), content, extra_files=extra)

@@ -88,17 +88,17 @@ def _seconds(classify: Classify, images: Tensor) -> list[float]:
 
 def _show(reporter: Reporter, builds: Mapping[str, Build], shape: tuple[int, int]) -> list[Latency]:
     """Measure all engines, and show them in one table."""
-    found = list(latencies(builds, shape))
+    measured = list(latencies(builds, shape))
     rows = []
-    for row in found:
+    for row in measured:
         p99 = "" if row.p99 is None else f"{1000 * row.p99:,.2f}"
         times = f"{1000 * row.p50:,.2f}", p99, f"{row.batch_size / row.p50:,.1f}"
         rows.append((row.engine, str(row.threads or ""), str(row.batch_size), *times))
     reporter.line()
     reporter.table(("engine", "threads", "batch", "p50 ms", "p99 ms", "images/s"), rows)
-    few = f"; no p99 from fewer than {LEAST} passes in {SECONDS:.0f} s" * any(row.p99 is None for row in found)
+    few = f"; no p99 from fewer than {LEAST} passes in {SECONDS:.0f} s" * any(row.p99 is None for row in measured)
     reporter.line(f"up to {PASSES} passes from prepared pixels to probabilities, on this machine as busy as it is{few}")
-    return found
+    return measured
 
 
 def _by_torch(trained: LoadedModel, device: torch.device, precision: str) -> Classify:
@@ -162,8 +162,8 @@ def show_size_and_speed(reporter: Reporter, trained: LoadedModel, name: str, pat
                 start = time.perf_counter()
                 classify(images)
                 seconds[place] = min(seconds[place], time.perf_counter() - start)
-    checkpoint, own = seconds
-    times = [(f"{count / checkpoint:,.1f}", "1.0"), (f"{count / own:,.1f}", f"{checkpoint / own:.1f}")]
+    checkpoint, export = seconds
+    times = [(f"{count / checkpoint:,.1f}", "1.0"), (f"{count / export:,.1f}", f"{checkpoint / export:.1f}")]
     rows = zip(("checkpoint", name), sizes, times, strict=True)
     reporter.table(("", "size", "images/s", "times as fast"), [(word, size, *fast) for word, size, fast in rows])
     threads = count_of(torch.get_num_threads(), "thread")

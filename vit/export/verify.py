@@ -92,9 +92,9 @@ def compare_peer(
         if not (off <= gray or gray.isnan()):
             gray, worst = off, name
         with torch.inference_mode():
-            one, other = ours(prepared), peer.probabilities(theirs)
-        largest = torch.maximum(largest, (one - other).abs().max())
-        num_labels += num_different(one, other, rules)
+            our_answer, their_answer = ours(prepared), peer.probabilities(theirs)
+        largest = torch.maximum(largest, (our_answer - their_answer).abs().max())
+        num_labels += num_different(our_answer, their_answer, rules)
     return PeerDifference(
         peer.name, num_images, num_others, float(gray), worst, float(largest), num_labels, num_shifted
     )
@@ -126,10 +126,10 @@ def compare(
     num_images, largest, num_labels = 0, torch.zeros(()), 0
     for batch in batches:
         with torch.inference_mode():
-            one, other = ours(batch), theirs(batch)
+            our_answer, their_answer = ours(batch), theirs(batch)
         num_images += len(batch)
-        largest = torch.maximum(largest, (one - other).abs().max())  # keeps NaN
-        num_labels += num_different(one, other, rules)
+        largest = torch.maximum(largest, (our_answer - their_answer).abs().max())  # keeps NaN
+        num_labels += num_different(our_answer, their_answer, rules)
     return ExportDifference(num_images, float(largest), num_labels)
 
 
@@ -140,8 +140,8 @@ def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:
     probability below its own largest one. Several labels are those above their thresholds.
     """
     if rules is None:
-        chosen = one.gather(1, other.argmax(dim=1, keepdim=True))
-        return int((one.amax(dim=1, keepdim=True) - chosen > TIE).sum())
+        at_their_class = one.gather(1, other.argmax(dim=1, keepdim=True))
+        return int((one.amax(dim=1, keepdim=True) - at_their_class > TIE).sum())
     thresholds = torch.from_numpy(rules.thresholds)
     differs = (one >= thresholds) != (other >= thresholds)
     return int((differs & ((one - thresholds).abs() > TIE)).any(dim=1).sum())

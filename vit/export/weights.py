@@ -123,8 +123,8 @@ class TimmFile(Format):
     def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "timm")
         weights, _, _ = _in_timm(trained)
-        kept = {key: value.contiguous() for key, value in weights.items()}
-        save_weights(kept, path, folded_metadata(trained.description))
+        contiguous = {key: value.contiguous() for key, value in weights.items()}
+        save_weights(contiguous, path, folded_metadata(trained.description))
 
     def peer(self, trained: LoadedModel, path: Path) -> Peer:
         _, name, options = _in_timm(trained)
@@ -135,9 +135,9 @@ class TimmFile(Format):
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         _, name, options = _in_timm(trained)
-        words = "".join(f", {key}={_code(value)}" for key, value in options.items())
+        arguments = "".join(f", {key}={_code(value)}" for key, value in options.items())
         return (
-            f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
+            f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{arguments}).eval()\n"
             "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
             + closing_code(trained, "model(images)")
         )
@@ -179,10 +179,10 @@ def _in_timm(trained: LoadedModel) -> tuple[dict[str, Tensor], str, dict[str, An
 
 def _crop_pct(plain: Preprocess) -> float:
     """The crop_pct for which timm resizes to `resize_side`. timm rounds image_size / crop_pct down."""
-    found = plain.image_size / plain.resize_side
-    while math.floor(plain.image_size / found) < plain.resize_side:
-        found = math.nextafter(found, 0.0)
-    return found
+    crop_pct = plain.image_size / plain.resize_side
+    while math.floor(plain.image_size / crop_pct) < plain.resize_side:
+        crop_pct = math.nextafter(crop_pct, 0.0)
+    return crop_pct
 
 
 def _is_default(key: str, value: object) -> bool:
@@ -204,8 +204,8 @@ def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
 def _code(value: object) -> str:
     """A value as Python code."""
     if isinstance(value, partial):
-        words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())
-        return f"functools.partial({_code(value.func)}{words})"
+        arguments = "".join(f", {key}={part!r}" for key, part in value.keywords.items())
+        return f"functools.partial({_code(value.func)}{arguments})"
     if isinstance(value, type):
         return f"{'torch.nn' if value.__module__.startswith('torch.') else 'timm.layers'}.{value.__name__}"
     return repr(value)

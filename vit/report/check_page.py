@@ -51,17 +51,17 @@ def class_counts(counts: Mapping[str, Labels], class_names: Sequence[str], num_i
     height = 1.2 + 0.2 * len(class_names) if few else 3.4
     figure = Figure(figsize=(9, max(2.0, height)), layout="constrained")
     panels = figure.subplots(1, len(counts), sharey=few, squeeze=False)[0]
-    for number, (axes, (split, own)) in enumerate(zip(panels, counts.items(), strict=True)):
+    for number, (axes, (split, of_split)) in enumerate(zip(panels, counts.items(), strict=True)):
         color, _ = look(0)
         if few:
-            axes.barh(range(len(order)), own[order], color=color)
-            for place, count in enumerate(own[order].tolist()):
+            axes.barh(range(len(order)), of_split[order], color=color)
+            for place, count in enumerate(of_split[order].tolist()):
                 axes.text(count, place, f" {count:,}", va="center", fontsize=7)
             axes.set_yticks(range(len(order)), [plain(class_names[one]) for one in order])
-            axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.25 * max(1, int(own.max()))))
+            axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.25 * max(1, int(of_split.max()))))
             axes.set(xlabel="images")
         else:
-            axes.fill_between(range(len(order)), own[order], step="mid", color=color, alpha=0.6, linewidth=0)
+            axes.fill_between(range(len(order)), of_split[order], step="mid", color=color, alpha=0.6, linewidth=0)
             axes.set(xlabel="classes, in the order of the first panel", ylim=(0, None))
             if number == 0:
                 axes.set(ylabel="images")

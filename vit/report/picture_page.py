@@ -171,8 +171,8 @@ class Gallery:
         has_answer = probability is not None or labels is not None
         self.num_bad += not has_answer
         self.statuses[status] += 1
-        own = tuple(labels) if labels is not None else (label,) if label else ()
-        self.labels.update(own)
+        names = tuple(labels) if labels is not None else (label,) if label else ()
+        self.labels.update(names)
         self.has_several |= labels is not None
         certainty = probability if probability is not None else distance
         rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
@@ -183,7 +183,7 @@ class Gallery:
             "path": path,
             "name": Path(path).name,
             "link": link_to(path, self.path) if self._reader is None or is_far(path) else None,  # none into shards
-            "labels": own,
+            "labels": names,
             "has_answer": has_answer,
             "probability": probability,
             "problem": "" if status == "ok" else f"{status}: {error}" if error else status,

@@ -78,8 +78,8 @@ def strip(explanation: Explanation) -> Figure:
     pictures = [enlarged(explanation.image), *(overlay(explanation.image, m) for m in explanation.maps.values())]
     captions = [f"{plain(explanation.explained)}, {100 * explanation.probability:.0f} %"]
     for name in explanation.maps:
-        found = explanation.faithfulness.get(name)
-        numbers = f"\ndeletion {found.deletion:.2f}, insertion {found.insertion:.2f}" if found else ""
+        score = explanation.faithfulness.get(name)
+        numbers = f"\ndeletion {score.deletion:.2f}, insertion {score.insertion:.2f}" if score else ""
         captions.append(f"{name}{numbers}")
     chance = next(iter(explanation.faithfulness.values()), None)
     captions[0] += f"\nrandom order {chance.random:.2f}" if chance else ""

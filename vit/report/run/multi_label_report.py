@@ -213,13 +213,13 @@ def _without_fitted(rows: list[LabelMetrics], result: RunResult) -> list[LabelMe
 
 def _figures(scored: ScoredLabels, result: RunResult, sizes: Labels, rows: Sequence[LabelMetrics]) -> dict[str, Figure]:
     """Figures by their names, without those that depend on rules that were fitted to these images."""
-    found = {
+    figures = {
         "precision_recall": precision_recall(scored, rows),
         "average_precision_by_size": average_precision_by_size(rows, sizes),
     }
     if _is_fitted(result):
-        return found
-    return {**found, "reliability": label_reliability(scored)}
+        return figures
+    return {**figures, "reliability": label_reliability(scored)}
 
 
 def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:

@@ -143,7 +143,7 @@ def pixels_of(
         for place, (path, name) in enumerate(zip(samples.paths, names, strict=True))
     }
     try:
-        found = [places[os.path.join(samples.root or "", path), name] for path, name in images]
+        measured_places = [places[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
     config = parse_yaml(read_text(run.config_path))
@@ -153,7 +153,7 @@ def pixels_of(
     decoding = Decoding(
         None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"
     )
-    return RunImages(samples, found, {row.path: row.content_hash for row in listed.get(split, ())}, decoding)
+    return RunImages(samples, measured_places, {row.path: row.content_hash for row in listed.get(split, ())}, decoding)
 
 
 def describe_changed(num_changed: int) -> str:
@@ -212,17 +212,17 @@ def confusion_content(
 
     `predictions` names the file with all of them, and `classes` are the numbers of the rows of the page's table.
     """
-    found: dict[tuple[int, int], list[int]] = {}
+    indices_of: dict[tuple[int, int], list[int]] = {}
     for index in tested.by_loss:
-        found.setdefault((int(tested.labels[index]), int(tested.predictions[index])), []).append(index)
-    order = sorted(found, key=lambda pair: (pair[0] == pair[1], -len(found[pair]), pair))
+        indices_of.setdefault((int(tested.labels[index]), int(tested.predictions[index])), []).append(index)
+    order = sorted(indices_of, key=lambda pair: (pair[0] == pair[1], -len(indices_of[pair]), pair))
     wrong = [pair for pair in order if pair[0] != pair[1]]
-    lengths = np.array([len(found[pair]) for pair in order])
+    lengths = np.array([len(indices_of[pair]) for pair in order])
     fitting = (each for each in range(PER_CELL, 2, -1) if np.minimum(lengths, each).sum() <= MOST_PICTURES)
     each = next(fitting, 2)
     ends = np.cumsum(np.minimum(lengths, each))
     shown = order[: int(np.searchsorted(ends, MOST_PICTURES, side="right"))]
-    pictures.prepare([index for pair in shown for index in found[pair][:each]])
+    pictures.prepare([index for pair in shown for index in indices_of[pair][:each]])
     totals = np.bincount(tested.labels, minlength=len(class_names)).tolist()
     with_pictures, opened = set(shown), wrong[:OPEN]
     cells = {
@@ -230,9 +230,9 @@ def confusion_content(
             *pair,
             class_names[pair[0]],
             class_names[pair[1]],
-            len(found[pair]),
+            len(indices_of[pair]),
             totals[pair[0]],
-            pictures.cards(found[pair][:each]) if pair in with_pictures else [],
+            pictures.cards(indices_of[pair][:each]) if pair in with_pictures else [],
             pair in opened,
         )
         for pair in order

@@ -67,30 +67,30 @@ def class_table(scored: ScoredImages, result: RunResult, class_names: Sequence[s
 def run_figures(
     scored: ScoredImages, result: RunResult, sizes: Labels, class_names: Sequence[str]
 ) -> dict[str, Figure]:
-    found = {}
+    figures = {}
     if len(class_names) <= MOST_IN_CONFUSION:
         counts = confusion(scored.labels, scored.predictions, len(class_names))
-        found["confusion_matrix"] = confusion_matrix(counts, class_names)
+        figures["confusion_matrix"] = confusion_matrix(counts, class_names)
     by_size = recall_by_size(sizes, scored.labels, scored.correct, class_names, scored.groups)
     if by_size is not None:
-        found["recall_by_size"] = by_size
-    found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
-    return found
+        figures["recall_by_size"] = by_size
+    figures["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
+    return figures
 
 
 def worst(scored: ScoredImages, result: RunResult, class_names: Sequence[str], most: int) -> list[WorstImage]:
     rows = scored.rows(class_names)
-    found = [rows[index] for index in np.argsort(-scored.losses, kind="stable")[:most]]
-    return [WorstImage(row.path, row.label, row.predicted, row.probability, row.loss) for row in found]
+    largest = [rows[index] for index in np.argsort(-scored.losses, kind="stable")[:most]]
+    return [WorstImage(row.path, row.label, row.predicted, row.probability, row.loss) for row in largest]
 
 
 def evaluation_figures(
     scored: ScoredImages, measurement: Measurement, class_names: Sequence[str], files: EvaluationLayout
 ) -> Mapping[Path, Figure]:
-    found = {files.reliability_path: reliability(scored.correct, scored.confidences, scored.uncalibrated)}
+    figures = {files.reliability_path: reliability(scored.correct, scored.confidences, scored.uncalibrated)}
     if measurement.confusion is not None:
-        found[files.confusion_matrix_path] = confusion_matrix(measurement.confusion, class_names)
-    return found
+        figures[files.confusion_matrix_path] = confusion_matrix(measurement.confusion, class_names)
+    return figures
 
 
 def evaluation_content(
@@ -168,8 +168,8 @@ def run_content(measured: run_common.MeasuredRun) -> tuple[dict[str, object], Ru
         "recall_by_size": None if by_size is None else drawn(by_size),
         "summary": with_next_steps(lines, steps),
         "explained": [
-            (title, pictures.explained(own, run, [class_names[tested.predictions[index]] for index in own]))
-            for title, own in (("right and confident", right), ("wrong and confident", wrong))
+            (title, pictures.explained(indices, run, [class_names[tested.predictions[index]] for index in indices]))
+            for title, indices in (("right and confident", right), ("wrong and confident", wrong))
         ],
     }
     return {**content, **more}, pixels

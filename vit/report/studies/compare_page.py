@@ -102,14 +102,14 @@ def letters(count: int) -> list[str]:
     return [chr(ord("A") + place) if place < 26 else f"{place + 1}" for place in range(count)]
 
 
-def _image_sections(found: RunComparison, pictures: Cards) -> list[dict[str, Any]]:
+def _image_sections(comparison: RunComparison, pictures: Cards) -> list[dict[str, Any]]:
     """Images with different labels by who is right; for recipes with several seeds one section."""
-    names, groups = letters(len(found.runs)), []
-    if found.groups:
-        groups = [("images", "Different labels, largest difference in loss first", found.disagreements)]
+    names, groups = letters(len(comparison.runs)), []
+    if comparison.groups:
+        groups = [("images", "Different labels, largest difference in loss first", comparison.disagreements)]
     else:
-        for number, (pair, name) in enumerate(zip(found.pairs, names[1:], strict=True)):
-            ours, theirs = found.runs[0].rows, pair.other.rows
+        for number, (pair, name) in enumerate(zip(comparison.pairs, names[1:], strict=True)):
+            ours, theirs = comparison.runs[0].rows, pair.other.rows
             for side, title, wanted in (
                 ("first", f"Only A is right, not {name}", (True, False)),
                 ("other", f"Only {name} is right, not A", (False, True)),
@@ -117,18 +117,18 @@ def _image_sections(found: RunComparison, pictures: Cards) -> list[dict[str, Any
             ):
                 indices = [
                     index
-                    for index in found.disagreements
+                    for index in comparison.disagreements
                     if tuple(row.label == row.predicted for row in (ours[index], theirs[index])) == wanted
                     and ours[index].predicted != theirs[index].predicted
                 ]
                 if indices:
                     groups.append((f"{side}-{number}", title, indices))
-    each = min(4 * PER_SECTION if found.groups else PER_SECTION, max(2, MOST_PICTURES // max(1, len(groups))))
+    each = min(4 * PER_SECTION if comparison.groups else PER_SECTION, max(2, MOST_PICTURES // max(1, len(groups))))
     shown = groups[: MOST_PICTURES // each]
     pictures.prepare([index for *_, indices in shown for index in indices[:each]])
 
     def card(index: int) -> dict[str, object]:
-        rows = [run.rows[index] for run in found.runs]
+        rows = [run.rows[index] for run in comparison.runs]
         guesses = [
             (name, row.predicted, row.probability, row.label == row.predicted)
             for name, row in zip(names, rows, strict=True)
@@ -156,20 +156,20 @@ def _long_name(run: FinishedRun) -> str:
     return f"{run.network}/{run.path.resolve().name}"
 
 
-def _headline(found: RunComparison) -> list[str]:
+def _headline(comparison: RunComparison) -> list[str]:
     """The answer in a sentence for each other run or recipe, and warnings of images that runs knew already."""
-    if found.groups:
-        first = found.groups[0].name
-        several = sum(one.is_tested for _, one in found.differences if one is not None) > 1
-        answers = [_answer_over_seeds(first, name, one, several) for name, one in found.differences]
+    if comparison.groups:
+        first = comparison.groups[0].name
+        several = sum(one.is_tested for _, one in comparison.differences if one is not None) > 1
+        answers = [_answer_over_seeds(first, name, one, several) for name, one in comparison.differences]
         answers = answers or ["One recipe with several seeds: there is nothing to compare it with."]
     else:
-        others = letters(len(found.runs))[1:]
+        others = letters(len(comparison.runs))[1:]
         answers = [
             _answer("A", letter, pair.gap, pair.p_adjusted, len(others) > 1, "test images")
-            for letter, pair in zip(others, found.pairs, strict=True)
+            for letter, pair in zip(others, comparison.pairs, strict=True)
         ]
-    return [*answers, *(f"WARNING: {sentence}." for sentence in found.seen_before)]
+    return [*answers, *(f"WARNING: {sentence}." for sentence in comparison.seen_before)]
 
 
 def _answer_over_seeds(first: str, other: str, one: Difference | None, several: bool) -> str:
@@ -199,15 +199,15 @@ def _answer(first: str, other: str, gap: Interval, p: float, several: bool, over
     return f"{ahead} is more accurate than {behind}: {first} minus {other} is {numbers}, over {over}."
 
 
-def _summary(found: RunComparison) -> list[str]:
-    first = found.runs[0]
-    lines = [f"{len(found.runs)} runs on {found.images} of {first.result.data}"]
-    lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
+def _summary(comparison: RunComparison) -> list[str]:
+    first = comparison.runs[0]
+    lines = [f"{len(comparison.runs)} runs on {comparison.images} of {first.result.data}"]
+    lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(comparison)]
     units = "test images" if first.groups is None else "groups of test images"
     steps = [f"More {units} or more seeds (vit study) narrow the intervals."]
-    if not found.groups:
+    if not comparison.groups:
         steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
-    return with_next_steps([*lines, *_headline(found)], steps)
+    return with_next_steps([*lines, *_headline(comparison)], steps)
 
 
 def _accuracy(one: Interval) -> str:

@@ -42,7 +42,7 @@ def learning_curves(findings: Findings) -> Figure:
         shift = width ** (0.007 * (index - (len(findings.series) - 1) / 2))
         shown += _curve(axes, series, look(index), (shift, shift * width**0.011), least)
     _log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25)
-    for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
+    for index, comparison in enumerate(pair for pair in findings.comparisons if pair.crossing is not None):
         _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
     if forecasts:

@@ -58,7 +58,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
     protocol, sizes, series = findings.protocol, findings.sizes, findings.series
     points = {one.name: {point.num_images: point for point in one.points} for one in series}
-    errors = [(f"{size:,}", [_error(own.get(size)) for own in points.values()]) for size in sizes]
+    errors = [(f"{size:,}", [_error(at_sizes.get(size)) for at_sizes in points.values()]) for size in sizes]
     all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
@@ -96,18 +96,18 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "backbone_titles": TITLES,
         "backbone_conditions": conditions(backbones) if backbones else "",
         "protocol_rows": [(name, _lines(value)) for name, value in protocol.items() if name != "budget_words"],
-        "correlations": [(name, ", ".join(f"{one:.2f}" for one in found)) for name, found in seeds_agree if found],
+        "correlations": [(name, ", ".join(f"{one:.2f}" for one in values)) for name, values in seeds_agree if values],
         "least_seeds": min((len(point.seeds) for point in all_points), default=0),
     }
 
 
 def _frozen(study: StudyDirectory) -> dict[str, object] | None:
     """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
-    frozen, found = StudyDirectory(study.frozen_dir), study.preliminary()
-    if found is None or not frozen.curve_path.is_file():
+    frozen, preliminary = StudyDirectory(study.frozen_dir), study.preliminary()
+    if preliminary is None or not frozen.curve_path.is_file():
         return None
     curve = inline(frozen.curve_path.read_bytes(), "image/png")
-    return {"answer": found.answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
+    return {"answer": preliminary.answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
 
 
 def _networks(series: Sequence[Series]) -> str:
@@ -127,9 +127,9 @@ def _table(findings: Findings, errors: Rows) -> Rows:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
     rows = errors[-2:]
     largest = 2 * findings.sizes[-1]
-    found = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
-    if found and len(findings.sizes) > 1:
-        rows.append((f"{largest:,} (forecast)", [found.get(series.name, ("", "")) for series in findings.series]))
+    forecasts = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
+    if forecasts and len(findings.sizes) > 1:
+        rows.append((f"{largest:,} (forecast)", [forecasts.get(series.name, ("", "")) for series in findings.series]))
     return rows
 
 

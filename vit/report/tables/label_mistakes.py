@@ -51,8 +51,8 @@ def _noted(
     ranks: npt.NDArray[np.floating],
 ) -> list[NotedLabel]:
     """The wanted label (n, K) of the highest rank (n, K) of each image that has one, highest rank first."""
-    predicted, found = scored.predicted(thresholds), np.where(wanted, ranks, -1.0)
-    order, numbers = np.argsort(-found.max(axis=1), kind="stable").tolist(), found.argmax(axis=1).tolist()
+    predicted, scores = scored.predicted(thresholds), np.where(wanted, ranks, -1.0)
+    order, numbers = np.argsort(-scores.max(axis=1), kind="stable").tolist(), scores.argmax(axis=1).tolist()
     return [
         NotedLabel(
             index,

@@ -107,7 +107,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
     for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
         taken_for[label][predicted] += 1
     called = np.bincount(tested.predictions, minlength=len(class_names))
-    found = recalls(tested.labels, tested.correct, len(class_names), tested.groups)
+    class_recalls = recalls(tested.labels, tested.correct, len(class_names), tested.groups)
     rows = []
     for number, measured in enumerate(per_class(tested.labels, tested.predictions, tuple(class_names))):
         wrong = taken_for[number]
@@ -118,7 +118,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 name=measured.class_name,
                 training_images=None if training_images is None else int(training_images[number]),
                 num_images=right + wrong.total(),
-                recall=cell_of(found[number]),
+                recall=cell_of(class_recalls[number]),
                 precision=measured.precision,
                 f1=measured.f1,
                 missed=wrong.total(),
