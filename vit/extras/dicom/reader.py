@@ -120,10 +120,10 @@ def _lift_functional_groups(header: Any) -> None:
     groups = [header.get(name) for name in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence")]
     firsts = [one[0] for one in groups if one]
     for name, members in _FUNCTIONAL.items():
-        found: Any = next((first.get(name)[0] for first in firsts if first.get(name)), {})
+        group: Any = next((first.get(name)[0] for first in firsts if first.get(name)), {})
         for member in members:
-            if member not in header and not _is_empty(found, member):
-                setattr(header, member, found[member].value)
+            if member not in header and not _is_empty(group, member):
+                setattr(header, member, group[member].value)
 
 
 def has_own_window(header: Any) -> bool:

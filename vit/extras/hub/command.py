@@ -77,21 +77,21 @@ def push(
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     with TemporaryDirectory() as parent:
-        folder, chosen = Path(parent) / title, export_format(format)
-        file = folder if not chosen.ending else folder / f"model{chosen.ending}"
+        folder, kind = Path(parent) / title, export_format(format)
+        file = folder if not kind.ending else folder / f"model{kind.ending}"
         export(trained, format, file)
-        shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
-        code = f"{chosen.imports}\n{chosen.how_to_load(trained, shown)}"
-        card = card_of(trained, chosen.library, title, code, origin_of(Path(model)))
+        shown = Path(name) if format == "hf" else Path(file.name if kind.ending else ".")
+        code = f"{kind.imports}\n{kind.how_to_load(trained, shown)}"
+        card = card_of(trained, kind.library, title, code, origin_of(Path(model)))
         (folder / CARD).write_text(card, encoding="utf-8")
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         reporter.line(f"hf:{name}: {count_of(len(sizes), 'file')}, {sum(sizes.values()) / 1e6:.1f} MB")
         reporter.table(("file", "bytes"), [(path, f"{size:,}") for path, size in sizes.items()])
         # in a folder a card lies anyway, and beside a single file it has a name
-        options = {"format": format, "card": "card.md" if chosen.ending else None}
+        options = {"format": format, "card": "card.md" if kind.ending else None}
         how = shell_command("vit", "export", model, options=options)
-        how = f"read it with {how}" if chosen.ending else f"read {CARD} in the folder of {how}"
+        how = f"read it with {how}" if kind.ending else f"read {CARD} in the folder of {how}"
         reporter.line(f"the card names the data set, its classes and the test results: {how}")
         show_license(reporter, trained)
         if dry_run:
@@ -128,8 +128,8 @@ def _upload(name: str, folder: Path, public: bool, replace: bool, user: str, rep
 
     def is_there() -> bool:
         """Whether the repository has exactly the files of the folder, with the same hashes."""
-        found = api.verify_repo_checksums(name, local_dir=folder)
-        return not found.mismatches and not found.extra_paths and set(found.missing_paths) <= {_OF_THE_HUB}
+        compared = api.verify_repo_checksums(name, local_dir=folder)
+        return not compared.mismatches and not compared.extra_paths and set(compared.missing_paths) <= {_OF_THE_HUB}
 
     with _failures(name):
         try:

@@ -63,10 +63,10 @@ def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
     raise UsageError(f"hf:{name.repository} has {len(configs)} configs, and none is chosen", fix)
 
 
-def _of_card(files: Sequence[str], said: Any) -> list[Config]:
+def _of_card(files: Sequence[str], card_configs: Any) -> list[Config]:
     """The configs that the card names with their files; [] where it names none, or none with parquet files."""
-    found = []
-    for one in said if isinstance(said, list) else ():
+    configs = []
+    for one in card_configs if isinstance(card_configs, list) else ():
         if not isinstance(one, Mapping) or not isinstance(one.get("config_name"), str):
             continue
         prefix = str(one["data_dir"]).strip("/") + "/" if isinstance(one.get("data_dir"), str) else ""
@@ -78,42 +78,42 @@ def _of_card(files: Sequence[str], said: Any) -> list[Config]:
                 glob = glob_translate(pattern.removeprefix("./"))
             except ValueError:  # ** beside other letters
                 glob = "(?!)"
-            chosen = [name for name in below if re.match(glob, name.removeprefix(prefix))]
-            if not chosen:
+            matching = [name for name in below if re.match(glob, name.removeprefix(prefix))]
+            if not matching:
                 unmatched.append(pattern)
-            twice = next((name for name in chosen if titles.get(name, title) != title), None)
+            twice = next((name for name in matching if titles.get(name, title) != title), None)
             if twice is not None:
                 problem = f"the card of the data set puts {twice} into {titles[twice]} and {title}"
                 raise DataError(problem, "download its files, and give a folder with files of one split each")
-            titles |= dict.fromkeys(chosen, title)
-        own = sorted(titles) if patterns else below
-        if own and unmatched:
+            titles |= dict.fromkeys(matching, title)
+        config_files = sorted(titles) if patterns else below
+        if config_files and unmatched:
             problem = f"the card of the data set names {unmatched[0]}, which fits none of its parquet files"
             raise DataError(problem, "download its files, and give their folder")
-        if own:
+        if config_files:
             stated = titles if patterns and all(titles.values()) else None
-            found.append(Config(one["config_name"], own, stated, one.get("default") is True))
-    return found
+            configs.append(Config(one["config_name"], config_files, stated, one.get("default") is True))
+    return configs
 
 
-def _patterns(said: Any) -> list[tuple[str, str]]:
+def _patterns(data_files: Any) -> list[tuple[str, str]]:
     """(split, or ""; pattern of paths) as `data_files` of a card names them."""
-    if isinstance(said, Mapping):
-        return [(str(split), str(path)) for split, paths in said.items() for path in _texts(paths)]
-    found: list[tuple[str, str]] = []
-    for one in said if isinstance(said, list) else [said]:
+    if isinstance(data_files, Mapping):
+        return [(str(split), str(path)) for split, paths in data_files.items() for path in _texts(paths)]
+    patterns: list[tuple[str, str]] = []
+    for one in data_files if isinstance(data_files, list) else [data_files]:
         split, paths = (str(one.get("split", "")), one.get("path")) if isinstance(one, Mapping) else ("", one)
-        found += [(split, path) for path in _texts(paths)]
-    return found
+        patterns += [(split, path) for path in _texts(paths)]
+    return patterns
 
 
-def _texts(said: Any) -> list[str]:
-    return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)]
+def _texts(value: Any) -> list[str]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
 def _of_folders(files: Sequence[str]) -> list[Config]:
     """The configs that the folders of a data set show. Folders data/ and those of splits do not count."""
-    found: dict[str, list[str]] = {}
+    files_of: dict[str, list[str]] = {}
     for name in files:
         parts = list(PurePosixPath(name).parts[:-1])
         if _CONVERTED.fullmatch(name):
@@ -121,8 +121,8 @@ def _of_folders(files: Sequence[str]) -> list[Config]:
         else:
             parts = parts[1:] if parts[:1] == ["data"] else parts
             parts = parts[:-1] if parts and is_split_name(parts[-1]) else parts
-        found.setdefault("/".join(parts) or DEFAULT, []).append(name)
-    return [Config(name, own) for name, own in found.items()]
+        files_of.setdefault("/".join(parts) or DEFAULT, []).append(name)
+    return [Config(name, own) for name, own in files_of.items()]
 
 
 def open_source(data: str, columns: TableColumns, needs_train: bool) -> Source:
@@ -179,45 +179,45 @@ class _Listing:
 
 def _listing_of(name: HubName) -> _Listing:
     """The parquet files of a data set, of its main branch or of the hub's converted branch."""
-    kept = _kept(name)
-    if kept is not None and name.revision is not None and _COMMIT.fullmatch(name.revision):
-        return kept  # a commit never changes
+    cached = _kept(name)
+    if cached is not None and name.revision is not None and _COMMIT.fullmatch(name.revision):
+        return cached  # a commit never changes
     try:
-        found = _asked(name)
+        listing = _asked(name)
     except Exception as error:
-        if kept is not None and not is_final(error):
-            return replace(kept, is_old=True)
+        if cached is not None and not is_final(error):
+            return replace(cached, is_old=True)
         fix = "check the name and the network connection, or give a local copy of its parquet files"
         problem = f"{name} cannot be fetched: {why_not(error, 'data set')}"
         raise ResourceError(problem, advice(error, "data set", fix)) from error
-    if not found.files:
+    if not listing.files:
         fix = "download it with its own program, and give a folder of class folders or a CSV"
         raise DataError(f"{name} has no parquet files, and the hub has not converted it", fix)
-    for one in (name, replace(name, revision=found.commit)):
+    for one in (name, replace(name, revision=listing.commit)):
         with suppress(OSError):  # the hub is asked again
             _file(one).parent.mkdir(parents=True, exist_ok=True)
-            write_json(_file(one), {"data set": name.repository, **asdict(found)})
-    return found
+            write_json(_file(one), {"data set": name.repository, **asdict(listing)})
+    return listing
 
 
 def _asked(name: HubName) -> _Listing:
     """What the hub says; errors are those of huggingface_hub."""
     from huggingface_hub import HfApi
 
-    found = _Listing("", [])
+    listing = _Listing("", [])
     for revision in [None, CONVERTED] if name.revision is None else [name.revision]:
         try:
             info = HfApi().dataset_info(name.repository, revision=revision, timeout=PATIENCE)
         except Exception as error:
             if revision == CONVERTED and is_final(error):
-                return found  # the hub has not converted it
+                return listing  # the hub has not converted it
             raise
         files = sorted(one.rfilename for one in info.siblings or () if one.rfilename.endswith(PARQUET))
         card = info.card_data
-        found = _Listing(str(info.sha), files, card.get("configs") if card is not None else None)
+        listing = _Listing(str(info.sha), files, card.get("configs") if card is not None else None)
         if files:
             break
-    return found
+    return listing
 
 
 def _file(name: HubName) -> Path:
@@ -228,8 +228,8 @@ def _file(name: HubName) -> Path:
 def _kept(name: HubName) -> _Listing | None:
     """The listing of an earlier day; None where there is none, or it is damaged."""
     try:
-        said = json.loads(_file(name).read_text(encoding="utf-8"))
-        commit, files = str(said["commit"]), [str(one) for one in said["files"]]
+        content = json.loads(_file(name).read_text(encoding="utf-8"))
+        commit, files = str(content["commit"]), [str(one) for one in content["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return _Listing(commit, files, said.get("configs")) if _COMMIT.fullmatch(commit) and files else None
+    return _Listing(commit, files, content.get("configs")) if _COMMIT.fullmatch(commit) and files else None

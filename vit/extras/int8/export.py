@@ -198,33 +198,33 @@ def export_int8(
     return answers
 
 
-def _temperature_factor(found: Scored) -> float:
+def _temperature_factor(scored: Scored) -> float:
     """By what the temperature of int8 should be multiplied; 1 where the images do not tell, and with several labels."""
-    if not isinstance(found, ScoredImages):
+    if not isinstance(scored, ScoredImages):
         return 1.0
-    return fit_temperature(replace(found, temperature=1.0)).value
+    return fit_temperature(replace(scored, temperature=1.0)).value
 
 
-def _answers(expected: Scored, found: Scored, before: Description, after: Description, count: int) -> Int8Answers:
+def _answers(expected: Scored, scored: Scored, before: Description, after: Description, count: int) -> Int8Answers:
     """Both sides' answers on the images that both could read."""
-    if expected.paths != found.paths:
+    if expected.paths != scored.paths:
         raise DataError("the labeled images changed while they were measured", "run the command again")
-    if not np.isfinite(found.probabilities).all():
+    if not np.isfinite(scored.probabilities).all():
         raise CheckpointError("int8 gives NaN or infinite probabilities; nothing was written", "give another --format")
-    largest = float(np.abs(expected.probabilities - found.probabilities).max())
+    largest = float(np.abs(expected.probabilities - scored.probabilities).max())
     f1 = None
-    if isinstance(expected, ScoredImages) and isinstance(found, ScoredImages):
-        differs = expected.predictions != found.predictions
-        right = found.correct, expected.correct
+    if isinstance(expected, ScoredImages) and isinstance(scored, ScoredImages):
+        differs = expected.predictions != scored.predictions
+        right = scored.correct, expected.correct
     else:
         assert isinstance(expected, ScoredLabels)
-        assert isinstance(found, ScoredLabels)
+        assert isinstance(scored, ScoredLabels)
         assert before.multilabel is not None
         thresholds = before.multilabel.thresholds
-        differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
-        right = found.exact(thresholds), expected.exact(thresholds)
-        f1 = _micro_f1(expected, thresholds), _micro_f1(found, thresholds)
-    return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups, f1)
+        differs = (expected.predicted(thresholds) != scored.predicted(thresholds)).any(axis=1)
+        right = scored.exact(thresholds), expected.exact(thresholds)
+        f1 = _micro_f1(expected, thresholds), _micro_f1(scored, thresholds)
+    return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, scored.groups, f1)
 
 
 def _micro_f1(scored: ScoredLabels, thresholds: npt.ArrayLike) -> float:

@@ -98,10 +98,10 @@ def installed_format(name: str) -> OnnxInt8 | OpenVinoInt8:
         raise UsageError(
             f"--precision int8, but --format {name} holds float32 only", f"give --format {' or '.join(FORMATS)}"
         )
-    found = FORMATS[name]
-    found.check_installed(name)
-    check_packages(f"--format {name} --precision int8", found.int8_packages, "int8")
-    return found
+    int8_format = FORMATS[name]
+    int8_format.check_installed(name)
+    check_packages(f"--format {name} --precision int8", int8_format.int8_packages, "int8")
+    return int8_format
 
 
 def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "ModelProto":

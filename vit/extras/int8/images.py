@@ -45,15 +45,15 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
     if calibration is None:
         samples = _of_run(model, "--calibration IMAGES").splits["train"]
         batches = labeled_images(samples.select(_some(len(samples), NUM_CALIBRATED)), preprocess)
-        found = [image for batch in batches for image in batch.image[batch.valid].cpu()]
+        images = [image for batch in batches for image in batch.image[batch.valid].cpu()]
     else:
         listed = list_images([calibration], recursive=True)
         paths = [listed.paths[place] for place in _some(len(listed.paths), NUM_CALIBRATED)]
         read = [read_input(path, preprocess, reader=listed.reader) for path in paths]
-        found = [image for image in read if not isinstance(image, ImageError)]
-    if not found:
+        images = [image for image in read if not isinstance(image, ImageError)]
+    if not images:
         raise DataError(f"no image of {calibration or 'the run'} can be read", "give --calibration other images")
-    return torch.stack(found)
+    return torch.stack(images)
 
 
 def labeled_samples(
@@ -98,5 +98,5 @@ def _of_run(model: Path, instead: str) -> Source:
 
 def _some(count: int, wanted: int) -> list[int]:
     """At most `wanted` of `count` places, in order; the same ones at every call."""
-    chosen = np.random.default_rng(0).permutation(count)[:wanted]
-    return sorted(int(place) for place in chosen)
+    places = np.random.default_rng(0).permutation(count)[:wanted]
+    return sorted(int(place) for place in places)

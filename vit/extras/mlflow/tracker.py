@@ -187,12 +187,12 @@ class MlflowTracker:
                 logging.getLogger(library).setLevel(logging.ERROR)
             self._client = MlflowClient(self._address.uri)
             file = self._layout.mlflow_run_path
-            kept = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-            self._run = kept if kept and self._is_there(kept) else self._new_run(run)
-        if self._run == kept:
-            self._client.update_run(kept, status="RUNNING")
-            for metric in self._client.get_run(kept).data.metrics:
-                self._last[metric] = max(point.step for point in self._client.get_metric_history(kept, metric))
+            earlier = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+            self._run = earlier if earlier and self._is_there(earlier) else self._new_run(run)
+        if self._run == earlier:
+            self._client.update_run(earlier, status="RUNNING")
+            for metric in self._client.get_run(earlier).data.metrics:
+                self._last[metric] = max(point.step for point in self._client.get_metric_history(earlier, metric))
             self._step = max(self._last.values(), default=0)
         self._set_options(run.config)
 

@@ -53,9 +53,9 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     """
     fields = {field.name: field.type for field in schema}
     features, kinds = _features(schema.metadata or {}), {name: _kind(kind) for name, kind in fields.items()}
-    for option, given in wanted.by_option.items():
-        if given not in fields:
-            raise UsageError(f"{option} {given!r} is not a column of {where}", nearest(given, fields))
+    for option, column in wanted.by_option.items():
+        if column not in fields:
+            raise UsageError(f"{option} {column!r} is not a column of {where}", nearest(column, fields))
     image, label = wanted.image or _image_column(fields, kinds, features, where), wanted.label
     if kinds[image] not in _IMAGES:
         fix = "give a column of images, which are bytes, or structs with a field bytes"
@@ -127,9 +127,9 @@ def _image_column(fields: dict[str, Any], kinds: dict[str, str], features: dict[
     typed = [name for name in holding if features.get(name, {}).get("_type") == "Image"]
     unsaid = [name for name in holding if name not in features]
     candidates = typed or [name for name in unsaid if kinds[name] == "struct"] or unsaid
-    chosen = _only(candidates, [one for one in candidates if one.casefold() in IMAGE_NAMES])
-    if chosen is not None:
-        return chosen
+    column = _only(candidates, [one for one in candidates if one.casefold() in IMAGE_NAMES])
+    if column is not None:
+        return column
     fix = "give a table with encoded images (bytes, or structs with a field bytes), or an index of 'vit data index'"
     raise _unclear("images", candidates, fields, where, fix)
 
@@ -143,9 +143,9 @@ def _label_column(
     usual = _named(possible, LABEL_NAMES)
     candidates = list(dict.fromkeys([*typed, *usual]))
     plain = [name for name in candidates if plain_name(name) in ("label", "labels")]
-    chosen = _only(plain, typed, [name for name in typed if name in usual], candidates)
-    if chosen is not None:
-        return chosen, tuple(name for name in candidates if name != chosen)
+    column = _only(plain, typed, [name for name in typed if name in usual], candidates)
+    if column is not None:
+        return column, tuple(name for name in candidates if name != column)
     fix = "name one that holds texts or whole numbers with --data.label_column NAME"
     raise _unclear("labels", candidates, fields, where, f"{fix}; 'vit pretrain --data.labels none' needs none")
 
@@ -167,8 +167,8 @@ def _unclear(what: str, candidates: list[str], fields: dict[str, Any], where: st
 
 def _named(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns that have one of some usual names, as in a CSV; the most specific first."""
-    found = [name for name in columns if plain_name(name) in names]
-    return sorted(found, key=lambda name: names.index(plain_name(name)))
+    usual = [name for name in columns if plain_name(name) in names]
+    return sorted(usual, key=lambda name: names.index(plain_name(name)))
 
 
 def _features(metadata: dict[bytes, bytes]) -> dict[str, Feature]:

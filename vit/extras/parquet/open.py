@@ -51,25 +51,25 @@ def files_of_splits(
     """
     _check_numbers(names, where)
     stated = {name: _stated(name) if titles is None else titles[name] for name in names}
-    for name, said in stated.items():
-        if said is not None and said.startswith(PARTIAL):
-            problem = f"{where} has only the first part of {said.removeprefix(PARTIAL)}: {name}"
+    for name, title_of_file in stated.items():
+        if title_of_file is not None and title_of_file.startswith(PARTIAL):
+            problem = f"{where} has only the first part of {title_of_file.removeprefix(PARTIAL)}: {name}"
             raise DataError(problem, "give the files of the data set itself, for example in a folder")
     split_of = {name: last_split(name) for name in names}
-    for name, said in stated.items():
-        if said is not None:  # its last word counts, so that `train_extra` is not train
-            split_of[name] = SPLIT_OF_WORD.get("".join(words_of(said)[-1:]))
+    for name, title_of_file in stated.items():
+        if title_of_file is not None:  # its last word counts, so that `train_extra` is not train
+            split_of[name] = SPLIT_OF_WORD.get("".join(words_of(title_of_file)[-1:]))
     if not any(split_of.values()):
         return {"train": sorted(names)}, []
     files: dict[str, list[str]] = {}
     for split in ("train", "validation", "test"):
-        own = sorted(name for name in names if split_of[name] == split)
-        words = sorted({said for name in own if (said := stated[name]) is not None})
-        if len(words) > 1:
-            problem = f"{where} has {' and '.join(words[:3])}, both for {split}"
+        split_files = sorted(name for name in names if split_of[name] == split)
+        split_titles = sorted({title_of_file for name in split_files if (title_of_file := stated[name]) is not None})
+        if len(split_titles) > 1:
+            problem = f"{where} has {' and '.join(split_titles[:3])}, both for {split}"
             raise DataError(problem, "give a folder with one of them")
-        if own:
-            files[split] = own
+        if split_files:
+            files[split] = split_files
     if "train" not in files and (needs_train or not files):
         problem = f"{where} has {', '.join(files)} but no training images"
         raise DataError(problem, "name the files of the training images train")
@@ -89,20 +89,20 @@ def is_split_name(name: str) -> bool:
 def _stated(name: str) -> str | None:
     """The name of a split that a file's name or folder states; None for free names."""
     path = PurePosixPath(name)
-    if found := _NUMBERED.fullmatch(path.stem):
-        return found["name"]
+    if match := _NUMBERED.fullmatch(path.stem):
+        return match["name"]
     return path.parent.name or None if _OF_FOLDER.fullmatch(path.stem) else None
 
 
 def _check_numbers(names: Sequence[str], where: str) -> None:
     """Raise DataError where a file of `-00000-of-00004` is missing."""
-    found: dict[tuple[str, str, int], set[int]] = {}
+    numbers_of: dict[tuple[str, str, int], set[int]] = {}
     for name in names:
         path = PurePosixPath(name)
         if match := _NUMBERED.fullmatch(path.stem):
             key = str(path.parent), match["name"], int(match["total"])
-            found.setdefault(key, set()).add(int(match["number"]))
-    for (_, title, total), numbers in found.items():
+            numbers_of.setdefault(key, set()).add(int(match["number"]))
+    for (_, title, total), numbers in numbers_of.items():
         missing = sorted(set(range(total)) - numbers)
         if missing or max(numbers) >= total:
             raise DataError(

@@ -202,12 +202,12 @@ class TableReader(ImageReader):
 
     def _part(self, group: int, part: int) -> Rows:
         """The rows of a part: from memory, from the disk, or from the table."""
-        kept = self._kept
-        rows = kept.get(group, part)
+        memory = self._kept
+        rows = memory.get(group, part)
         if rows is None:
             # threads that need the same row group wait for one of them
-            with kept.locks.setdefault(group, threading.Lock()):
-                rows = kept.get(group, part) or self._from_disk(group, part) or self._from_table(group, part)
+            with memory.locks.setdefault(group, threading.Lock()):
+                rows = memory.get(group, part) or self._from_disk(group, part) or self._from_table(group, part)
         return rows
 
     def _from_disk(self, group: int, part: int) -> Rows | None:
@@ -220,23 +220,23 @@ class TableReader(ImageReader):
     def _from_table(self, group: int, wanted: int) -> Rows:
         """Read a row group up to a part, and on as far as its parts can be kept. DataError as of `read_parts`."""
         one, cache = self._groups[group], self._cache if self.shares_prepared else None
-        found: Rows | None = None
+        result: Rows | None = None
         ahead = 0
         for part, rows in enumerate(one.read_parts()):
             if cache is not None:
                 cache.put(one.key(part), _packed(rows))
             if part == wanted:
-                found = rows
-            if found is not None or cache is None:
+                result = rows
+            if result is not None or cache is None:
                 self._kept.put(group, part, rows)
-            if found is not None and cache is None:
+            if result is not None and cache is None:
                 ahead += _bytes_of(rows)
                 if ahead > MEMORY_BYTES // 2:
                     break
-        if found is None:
+        if result is None:
             problem = f"{one.file.where}: row group {one.number} has fewer rows than the file says"
             raise DataError(problem, "get the file again")
-        return found
+        return result
 
 
 class _Memory:

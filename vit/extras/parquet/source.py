@@ -66,19 +66,19 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     """
     tables, reader = _read_all(files, columns, needs_label=True)
     every = [table for split_tables in tables.values() for table in split_tables]
-    chosen, has_named_splits = every[0].columns, files.has_named_splits
+    first_columns, has_named_splits = every[0].columns, files.has_named_splits
     _check_alike(every)
     if not has_named_splits:
         for table in every:
             _refuse_unread_splits(table)
     listed = _rows_by_split(tables, has_named_splits)
     defining = listed["train"] if needs_train else [row for rows in listed.values() for row in rows]
-    class_names = chosen.class_names or sorted_classes({row.label for row in defining if row.label is not None})
+    class_names = first_columns.class_names or sorted_classes({row.label for row in defining if row.label is not None})
     if not class_names and needs_train:
         raise DataError(f"{files.where} has no training images with labels", "write train into the column split")
     if not class_names:
         raise DataError(f"{files.where} has no images with labels", "give a table with labels")
-    of_columns = column_notes(chosen, class_names, has_named_splits, columns.label is not None, files.where)
+    of_columns = column_notes(first_columns, class_names, has_named_splits, columns.label is not None, files.where)
     notes = [*files.notes, *of_columns, *reader.size_notes]
     splits = {}
     for split, rows in listed.items():
@@ -175,9 +175,9 @@ def _values(table: Any, path: str) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _key(name: str, row: int, own: str | None) -> str:
+def _key(name: str, row: int, own_name: str | None) -> str:
     """The key of a row: table, row, and the image's own name for people and for --data.groups."""
-    last = PurePosixPath(own.replace("\\", "/")).name[:_NAME_CHARACTERS] if own else ""
+    last = PurePosixPath(own_name.replace("\\", "/")).name[:_NAME_CHARACTERS] if own_name else ""
     return f"{name}/{row:0{_DIGITS}d}" + (f"/{last}" if last else "")
 
 
@@ -224,8 +224,8 @@ def _refuse_unread_splits(table: _Table) -> None:
                 if len(cells) > MOST_SPLITS:
                     break
         where = f"{table.file.where}: column {name!r}"
-        if len(cells) <= MOST_SPLITS and (found := splits_in(plain_name(name), cells, where, among_labels=False)):
-            says = ", ".join(f"{cell} is {split}" for cell, split in sorted(found.items()))
+        if len(cells) <= MOST_SPLITS and (splits := splits_in(plain_name(name), cells, where, among_labels=False)):
+            says = ", ".join(f"{cell} is {split}" for cell, split in sorted(splits.items()))
             raise DataError(f"{where} names splits ({says}), and is not read", "name the column split, or leave it out")
 
 

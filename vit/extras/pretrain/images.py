@@ -88,9 +88,9 @@ def with_more_images(source: Source, folder: str) -> Source:
     if train.root is None:
         problem = f"--data.unlabeled goes with images in files, and those of {source.name} are not files"
         raise UsageError(problem, "give a folder or a CSV as DATA")
-    found = _unlabeled_folder(path).splits["train"]
+    unlabeled = _unlabeled_folder(path).splits["train"]
     known = {os.path.realpath(images.file(row)) for images in source.splits.values() for row in range(len(images))}
-    files = [str(found.file(index).absolute()) for index in range(len(found))]
+    files = [str(unlabeled.file(index).absolute()) for index in range(len(unlabeled))]
     more = [file for file in files if os.path.realpath(file) not in known]
     if not more:
         raise DataError(f"--data.unlabeled {folder} has no images that DATA lacks", "give another folder")
@@ -206,29 +206,29 @@ def is_labeled(train: Samples) -> npt.NDArray[np.bool_]:
 
 def only_used(source: Source) -> Source:
     """The source with the images to learn from and those that show the progress, and a note about all others."""
-    kept = {"train", "validation"} if has_progress(source) else {"train"}
+    used = {"train", "validation"} if has_progress(source) else {"train"}
     unseen = [f"{len(samples):,} {split}" for split, samples in source.splits.items() if split != "train"]
     note = [f"never learned from: {' and '.join(unseen)} images"] if unseen else []
-    splits = {split: samples for split, samples in source.splits.items() if split in kept}
+    splits = {split: samples for split, samples in source.splits.items() if split in used}
     return replace(source, splits=splits, notes=[*source.notes, *note])
 
 
 def copies_of_unseen(source: Source, contents: Contents) -> list[int]:
     """Rows of training images without a label whose bytes are those of an image of another split."""
-    unseen = {found for split, hashes in contents.hashes.items() if split != "train" for found in hashes} - {""}
+    unseen = {content for split, hashes in contents.hashes.items() if split != "train" for content in hashes} - {""}
     has_label = is_labeled(source.splits["train"])
-    return [row for row, found in enumerate(contents.hashes["train"]) if found in unseen and not has_label[row]]
+    return [row for row, content in enumerate(contents.hashes["train"]) if content in unseen and not has_label[row]]
 
 
 def without_rows(source: Source, contents: Contents | None, rows: set[int]) -> tuple[Source, Contents | None]:
     """`only_used` of a source without some of its training images, and the contents of what is left."""
     train = source.splits["train"]
-    kept = [row for row in range(len(train)) if row not in rows]
+    left = [row for row in range(len(train)) if row not in rows]
     notes = [f"{len(rows):,} of them are copies of validation or test images and are left out"] if rows else []
-    fewer = replace(source, splits={**source.splits, "train": train.select(kept)}, notes=[*source.notes, *notes])
+    fewer = replace(source, splits={**source.splits, "train": train.select(left)}, notes=[*source.notes, *notes])
     used = only_used(fewer)
     if contents is None:
         return used, None
     hashes = {split: contents.hashes[split] for split in used.splits}
-    hashes["train"] = [hashes["train"][row] for row in kept]
+    hashes["train"] = [hashes["train"][row] for row in left]
     return used, replace(contents, hashes=hashes)

@@ -73,13 +73,13 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
     """
     try:
-        found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
+        source = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
     except EmptyClassError as error:
         raise error.with_option() from None
-    if found.class_names:
-        found = divided(found, data)
-    found = chosen_part(found, data, seed)
-    return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
+    if source.class_names:
+        source = divided(source, data)
+    source = chosen_part(source, data, seed)
+    return source if data.unlabeled is None else with_more_images(source, data.unlabeled)
 
 
 def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
@@ -122,8 +122,8 @@ def _check_used(recipe: PretrainRecipe) -> None:
     values, defaults = plain(recipe), plain(PretrainRecipe())
     for option in UNUSED:
         section, _, name = option.partition(".")
-        given, default = (tree[section][name] if name else tree[section] for tree in (values, defaults))
-        if given not in (default, 0):
+        value, default = (tree[section][name] if name else tree[section] for tree in (values, defaults))
+        if value not in (default, 0):
             raise UsageError(f"--{option} is not an option of a pretraining", "leave it out")
     if recipe.optim.batch_size == AUTO:
         raise UsageError("--batch_size auto is not for a pretraining", "give a number, or leave it out")
@@ -158,8 +158,8 @@ class NeighborAccuracy(Metric):
         if not (bank.isfinite().all() and queries.isfinite().all()):
             return torch.tensor(torch.nan, device=bank.device)
         labels, truth = dim_zero_cat(self.bank_labels).cpu().numpy(), dim_zero_cat(self.query_labels).cpu().numpy()
-        found = float(neighbor_classifier(bank.cpu().numpy(), labels, NEIGHBORS).score(queries.cpu().numpy(), truth))
-        return torch.tensor(found, device=bank.device)
+        accuracy = float(neighbor_classifier(bank.cpu().numpy(), labels, NEIGHBORS).score(queries.cpu().numpy(), truth))
+        return torch.tensor(accuracy, device=bank.device)
 
 
 class Pretrainer(TrainingModule):
@@ -207,8 +207,8 @@ class Pretrainer(TrainingModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["state_dict"]
-        own = {name: _OBJECTIVE + name if name.startswith(BACKBONE) else name for name in state}
-        checkpoint["state_dict"] = {own[name]: state[name] for name in state}
+        names = {name: _OBJECTIVE + name if name.startswith(BACKBONE) else name for name in state}
+        checkpoint["state_dict"] = {names[name]: state[name] for name in state}
 
 
 class StartingAccuracy(Callback):

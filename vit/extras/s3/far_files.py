@@ -70,19 +70,19 @@ class FarFiles:
 
         DataError where one is not there, is refused, or does not come.
         """
-        found: dict[int, bytes] = {}
+        contents: dict[int, bytes] = {}
         failed: dict[int, Exception] = {}
         for _ in self._attempts():
-            missing = [place for place in range(len(wanted)) if place not in found]
+            missing = [place for place in range(len(wanted)) if place not in contents]
             for place, answer in zip(missing, self._ask([wanted[place] for place in missing]), strict=True):
                 if isinstance(answer, bytes):
-                    found[place] = answer
+                    contents[place] = answer
                 else:
                     self._raise_final(wanted[place][0], answer)
                     failed[place] = answer
-            if len(found) == len(wanted):
-                return [found[place] for place in range(len(wanted))]
-        place = next(place for place in range(len(wanted)) if place not in found)
+            if len(contents) == len(wanted):
+                return [contents[place] for place in range(len(wanted))]
+        place = next(place for place in range(len(wanted)) if place not in contents)
         raise self._gave_up(wanted[place][0], failed[place]) from failed[place]
 
     def version(self, address: str) -> str:
@@ -210,8 +210,8 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
 def _status(error: Exception) -> object:
     """The status of an answer of HTTP that an error stands for; None where it tells none."""
     response = getattr(error, "response", None)  # of botocore
-    told = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    return getattr(error, "status", None) or getattr(error, "code", None) or told
+    code = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return getattr(error, "status", None) or getattr(error, "code", None) or code
 
 
 def _describe(error: Exception) -> str:

@@ -43,13 +43,13 @@ class PartCache:
     def of_machine(cls) -> "PartCache":
         """The cache that the environment names. UsageError where VIT_CACHE_GB is not a number."""
         folder = Path(os.environ.get("VIT_CACHE") or cache_folder("shards")).expanduser()
-        given = os.environ.get("VIT_CACHE_GB") or str(DEFAULT_GIGABYTES)
+        limit = os.environ.get("VIT_CACHE_GB") or str(DEFAULT_GIGABYTES)
         try:
-            gigabytes = float(given)
+            gigabytes = float(limit)
             if not 0 <= gigabytes < float("inf"):
                 raise ValueError
         except ValueError as error:
-            raise UsageError(f"VIT_CACHE_GB is {given!r}", "give gigabytes, such as 20; 0 keeps nothing") from error
+            raise UsageError(f"VIT_CACHE_GB is {limit!r}", "give gigabytes, such as 20; 0 keeps nothing") from error
         return cls(folder, int(gigabytes * 1e9))
 
     def get(self, key: str, first: int = 0, stop: int | None = None) -> bytes | None:
@@ -102,7 +102,7 @@ class PartCache:
 
     def _shrink(self) -> int:
         """Remove the files that were not read for the longest time, where the folder is too large; its size then."""
-        found: list[tuple[float, int, str]] = []
+        files: list[tuple[float, int, str]] = []
         now = time.time()
         for folder in self.folder.glob("*/"):
             with suppress(OSError), os.scandir(folder) as entries:
@@ -110,11 +110,11 @@ class PartCache:
                     with suppress(OSError):  # another process has removed it
                         status = entry.stat()
                         if not entry.name.startswith("."):
-                            found.append((status.st_mtime, status.st_size, entry.path))
+                            files.append((status.st_mtime, status.st_size, entry.path))
                         elif now - status.st_mtime >= ABANDONED_SECONDS:  # a partial file
                             Path(entry.path).unlink()
-        size = sum(length for _, length, _ in found)
-        for _, length, path in sorted(found) if size > self.max_bytes else ():
+        size = sum(length for _, length, _ in files)
+        for _, length, path in sorted(files) if size > self.max_bytes else ():
             if size <= self.max_bytes * _KEPT:
                 break
             with suppress(OSError):

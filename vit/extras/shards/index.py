@@ -139,13 +139,13 @@ def read_index(content: bytes, where: str) -> ShardIndex:
 
 def _shard_names(names: list[str], where: str) -> tuple[str, ...]:
     """The different names in their order."""
-    found = sorted(set(names))
-    for name in found:
+    shard_names = sorted(set(names))
+    for name in shard_names:
         path = PurePosixPath(name)
         if not name or path.is_absolute() or ".." in path.parts or ":" in name or "\\" in name or "\0" in name:
             problem = f"{where}: the shard {name!r} is not a path below the index"
             raise DataError(problem, "give paths relative to the index")
-    return tuple(found)
+    return tuple(shard_names)
 
 
 def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], Task]:

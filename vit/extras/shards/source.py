@@ -129,8 +129,8 @@ class FarShardReader(ShardReader):
         for number in part.parts:
             key, start = self._key(part.shard, number), number * PART_BYTES
             first, stop = max(0, part.start - start), min(PART_BYTES, part.stop - start)
-            kept = None if is_again else self._cache.get(key, first, stop)
-            pieces.append(self._fetch([(part.shard, number)])[0][first:stop] if kept is None else kept)
+            cached = None if is_again else self._cache.get(key, first, stop)
+            pieces.append(self._fetch([(part.shard, number)])[0][first:stop] if cached is None else cached)
         return b"".join(pieces)
 
     def _fetch(self, wanted: list[tuple[str, int]]) -> list[bytes]:
@@ -183,7 +183,7 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
         raise DataError(f"{where} has no training images", "write train into the column split, or leave it empty")
     defining = rows["train"] if needs_train else range(len(index))
     class_names = index.class_names or tuple(sorted({index.labels[row] for row in defining}))
-    splits = {split: _samples(index, own, class_names, reader, where) for split, own in rows.items()}
+    splits = {split: _samples(index, split_rows, class_names, reader, where) for split, split_rows in rows.items()}
     name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(PARQUET)
     return Source(name, class_names, splits)
 

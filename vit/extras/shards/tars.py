@@ -102,11 +102,11 @@ def _check_folders(words: Sequence[str], images: Sequence[TarImage], names: Sequ
 
     One such folder may be a class: a train among cars and ships.
     """
-    found = sorted({word for word in words if word in SPLIT_OF_WORD})
-    if len({SPLIT_OF_WORD[word] for word in found}) > 1:
+    split_words = sorted({word for word in words if word in SPLIT_OF_WORD})
+    if len({SPLIT_OF_WORD[word] for word in split_words}) > 1:
         beside = [image for image, word in zip(images, words, strict=True) if word not in SPLIT_OF_WORD]
         raise DataError(
-            f"{_places(beside, names)}: beside the folders {', '.join(f'{word}/' for word in found)} "
+            f"{_places(beside, names)}: beside the folders {', '.join(f'{word}/' for word in split_words)} "
             f"({len(beside):,} of {len(images):,} images)",
             "put them into one of these folders, or give each split shards of its own, such as train-000.tar",
         )

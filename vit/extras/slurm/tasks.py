@@ -146,8 +146,8 @@ def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, 
         with executor.batch():
             queued = [executor.submit(SlurmTask(task)) for task in tasks]
     except submitit.core.utils.FailedJobError as error:
-        words = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
-        raise UsageError(f"SLURM refuses the job: {words[:300]}", "change --cluster.*") from error
+        message = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
+        raise UsageError(f"SLURM refuses the job: {message[:300]}", "change --cluster.*") from error
     return [str(job.job_id) for job in queued]
 
 

@@ -88,8 +88,8 @@ class TensorBoardTracker:
 
             folder, metrics = self._layout.tensorboard_dir, self._layout.metrics_path
             steps = [int(row["step"]) for row in records(metrics)] if metrics.is_file() else []
-            kept = steps[:-1] if is_logging else steps
-            purge = max(kept, default=-1) + 1 if folder.exists() else None
+            logged = steps[:-1] if is_logging else steps
+            purge = max(logged, default=-1) + 1 if folder.exists() else None
             self._step = max(steps, default=0)
             self._opened = TensorBoardLogger(folder, name="", version="", default_hp_metric=False, purge_step=purge)
             self._show_config(self._opened)
