@@ -2,8 +2,8 @@
 
 The largest size comes first, because its answer is the one that counts, and two seeds are the least that have an
 interval. Smaller sizes follow for the curve, and then more seeds from the largest size on: the interval narrows most
-from the second seed to the third, where Student's quantile falls from 12.7 to 4.3, and little after the fifth. A
-training is shortened only where two seeds at the two largest sizes do not fit otherwise.
+from the second seed to the third, where Student's quantile falls from 12.7 to 4.3, and little after the fifth. So a
+training is shortened to half for this third seed, and further only where two seeds at the two largest sizes do not fit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
