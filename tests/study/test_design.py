@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.study.design import MOST_SEEDS, PARTS, choose_design
+from vit.study.design import MOST_SEEDS, PARTS, Design, choose_design
 
 SIZES = (20, 40, 80, 160)
 
@@ -64,3 +64,10 @@ def test_more_time_adds_to_what_is_there():
     more = choose_design(SIZES, cost, 400, kept=first.seeds, parts=(1.0,))
     assert all(more.seeds[size] >= count for size, count in first.seeds.items())
     assert sum(more.seeds.values()) > sum(first.seeds.values()) and more.seconds <= 400
+
+
+def test_what_more_time_would_add_is_a_number_of_seeds():
+    """Seeds count from 0: "seed 4" was the fourth one, seed 3."""
+    assert Design({100: 2}, 1.0, 1.0, [], gain=(100, 3)).more() == "1 seed at 100 images"
+    assert Design({100: 2}, 1.0, 1.0, [], gain=(100, 5)).more() == "3 seeds at 100 images"
+    assert Design({100: 2}, 1.0, 1.0, [], gain=(1000, 2)).more() == "1,000 images"

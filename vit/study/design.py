@@ -42,8 +42,8 @@ class Design:
         """What more time would buy, in words; empty: nothing."""
         if self.gain is None:
             return ""
-        size, seeds = self.gain
-        return f"{size:,} images" if size not in self.seeds else f"seed {seeds} at {size:,} images"
+        (size, seeds), now = self.gain, self.seeds.get(self.gain[0], 0)
+        return f"{size:,} images" if not now else f"{seeds - now} seed{'s' * (seeds > now + 1)} at {size:,} images"
 
 
 def choose_design(
