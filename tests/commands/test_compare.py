@@ -282,6 +282,16 @@ def test_a_page_has_the_numbers_of_the_terminal_and_the_images(run, here, capsys
     assert links == {"#images", "#first-0", "#other-0"} <= {f"#{one['id']}" for _, one in page.tags if "id" in one}
 
 
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 image has different labels."), (13, "1 more is in the list of"), (2, "2 images have")]
+)
+def test_a_page_counts_one_image_in_the_singular(run, here, count, words):
+    run("a", ["cat"] * 20)
+    run("b", ["dog"] * count + ["cat"] * (20 - count), network="resnet")
+    compare(["a", "b"], page="page.html")
+    assert words in Page((here / "page.html").read_text()).text
+
+
 def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsys):
     """McNemar's p of 8 images against 1 is 0.021: below 5 % alone, and above it among three comparisons."""
     wrong = {"a": range(1), "b": range(1, 9), "c": range(3), "d": range(3)}
