@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.forecasts import backtests, curves
 from tests.study.answers import answers
+from vit.inference.scores.image_groups import gathered
 from vit.study.answer.wording import backtest_summary, describe_target
 from vit.study.findings import Interval, Point
 from vit.study.statistics.forecast import MeasuredCurve, forecast, last_regime
@@ -78,6 +79,18 @@ def test_more_seeds_and_more_images_narrow_a_forecast():
 def test_a_forecast_is_always_given_with_its_width(errors):
     found = forecast_of(answers(errors, SIZES[: len(errors)], 200))
     assert all(0 < row.low < row.error < row.high <= 1 for row in found.expected)
+
+
+def test_groups_of_test_images_widen_the_forecast_of_one_seed():
+    """Its intervals took the images of a group for independent, and were as narrow as without groups."""
+    groups, generator = np.repeat(np.arange(50), 20), np.random.default_rng(0)
+    wrong = {size: (generator.random(50) < law(size))[groups] for size in SIZES}
+    of_images, of_groups = (
+        forecast_of({size: {0: gathered(flags, each)} for size, flags in wrong.items()}).at_twice
+        for each in (None, groups)
+    )
+    assert of_groups.error == pytest.approx(of_images.error, rel=0.2)
+    assert np.log(of_groups.high / of_groups.low) > 1.3 * np.log(of_images.high / of_images.low)
 
 
 def test_one_size_has_no_forecast():

@@ -75,9 +75,9 @@ class MeasuredCurve:
 
 
 def _by_images(table: Floats) -> float:
-    """Standard error of the mean of a table (k, T) that other test images cause; binomial with one seed."""
+    """Standard error of the mean of a table (k, T) that other test images cause; all of their scatter with one seed."""
     if len(table) < 2:
-        return float((table.mean() * (1 - table.mean()) / table.shape[1]) ** 0.5)
+        return float((table.var() / table.shape[1]) ** 0.5)
     return float(MeanSquares.of(table[None]).spread().by_images) ** 0.5
 
 
