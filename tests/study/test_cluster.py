@@ -85,6 +85,26 @@ def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
     assert (tmp_path / lost.folder / "failure.txt").read_text() == "task 1_1 is gone\n"
 
 
+def test_a_task_that_was_once_not_listed_still_has_time_for_its_last_files(tmp_path, monkeypatch):
+    """Its time began when SLURM first did not list it, and the task was lost as soon as it ended."""
+    module = sys.modules[follow.__module__]
+    monkeypatch.setattr(module, "_POLL", 0.05)
+    monkeypatch.setattr(module, "_GRACE", 0.5)
+    (cell,) = cells(1)
+    (tmp_path / cell.folder).mkdir(parents=True)
+    listed = iter([set(), *[{"1_0"}] * 15, *[set()] * 4])  # by its number of looks: a task that ends after 0.8 s
+    events = []
+
+    def alive(names):
+        now = next(listed, None)
+        if now is None:
+            (tmp_path / cell.folder / "result.json").write_text("{}")
+        return now or set()
+
+    follow(tmp_path, {"1_0": [cell]}, alive, lambda _: "gone", lambda _, event: events.append(event))
+    assert events == ["started", "done"]
+
+
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
     """Gives SLURM's commands an answer, an error and an exit code."""

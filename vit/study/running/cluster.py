@@ -181,9 +181,9 @@ def follow(
     gone: dict[str, float] = {}
     while waiting:
         ended = waiting.keys() - set(alive(list(waiting)))
+        gone = {name: gone.get(name, time.monotonic()) for name in ended}
         for name, cells in list(waiting.items()):
-            gone_since = gone.setdefault(name, time.monotonic()) if name in ended else None
-            is_lost = gone_since is not None and time.monotonic() - gone_since > _GRACE
+            is_lost = name in gone and time.monotonic() - gone[name] > _GRACE
             for cell in list(cells):
                 run = RunLayout(study / cell.folder)
                 is_done = run.result_path.is_file()
