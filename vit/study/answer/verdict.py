@@ -108,7 +108,7 @@ def _which(
             f"Use {best}: {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
         )
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
-    widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))
+    widest = max(rivals, key=lambda each: each.differences[-1].is_tested * _farthest(each.differences[-1].gap))
     difference = wording.describe_gap(widest, widest.differences[-1].gap)
     if all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
         start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
