@@ -23,6 +23,7 @@ from vit.inference.metrics.metrics import uncalibrated, with_intervals
 from vit.inference.scores.scored_images import ScoredImages
 from vit.models.spec import NetworkSpec
 from vit.report.run.run_page import write_run_report
+from vit.report.tables.run_tables import facts
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
@@ -105,6 +106,15 @@ def check(page):
 
 def pictures(page):
     return [image for image in page.of("img") if image["src"].startswith("data:image/png")]
+
+
+def test_unreadable_images_that_are_not_listed_are_counted(make):
+    run, _ = make()
+    result = replace(RunResult.read(run.result_path), left_out={"test": {f"{i}.jpg": "damaged" for i in range(23)}})
+    lines = [value for name, value in facts(result) if name == "unreadable image"]
+    assert len(lines) == 21 and lines[0] == "test: 0.jpg: damaged" and lines[-1] == "3 more"
+    few = replace(result, left_out={"test": {"0.jpg": "damaged"}})
+    assert [value for name, value in facts(few) if name == "unreadable image"] == ["test: 0.jpg: damaged"]
 
 
 @pytest.mark.parametrize("count", [200, 201])

@@ -138,6 +138,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
     if result.validation_name == "penalty":
         training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
     left_out = [f"{split}: {path}: {why}" for split, some in result.left_out.items() for path, why in some.items()]
+    left_out[MOST_LEFT_OUT:] = [f"{len(left_out) - MOST_LEFT_OUT:,} more"] * (len(left_out) > MOST_LEFT_OUT)
     return [
         ("network", f"{result.spec.name}: {network}"),
         ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
@@ -151,7 +152,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("device", f"{result.device}, {result.precision}"),
         *([("license of the first weights", license_text(result.license))] if result.license else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
-        *(("unreadable image", line) for line in left_out[:MOST_LEFT_OUT]),
+        *(("unreadable image", line) for line in left_out),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     ]
@@ -203,8 +204,7 @@ def novelty_figure(novelty: MeasuredNovelty) -> Figure:
     """Number of images in each twentieth of the novelty; all are equally high for images like those of the fit."""
     figure, axes = plot(5.6, 2.8)
     count, total = len(novelty.counts), sum(novelty.counts)
-    shares = [100 * one / total for one in novelty.counts]
-    axes.bar([(place + 0.5) / count for place in range(count)], shares, width=0.9 / count)
+    axes.bar((np.arange(count) + 0.5) / count, 100 * np.array(novelty.counts) / total, width=0.9 / count)
     axes.axhline(100 / count, linestyle=":", color="black")
     axes.set(xlabel="novelty", ylabel="images (%)", xlim=(0, 1), title="Images by novelty")
     return figure
