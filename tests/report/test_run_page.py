@@ -22,6 +22,7 @@ from vit.errors import DataError, UsageError
 from vit.inference.metrics.metrics import uncalibrated, with_intervals
 from vit.inference.scores.scored_images import ScoredImages
 from vit.models.spec import NetworkSpec
+from vit.report.page.page import templates
 from vit.report.run.run_page import write_run_report
 from vit.report.tables.run_tables import facts
 
@@ -115,6 +116,17 @@ def test_unreadable_images_that_are_not_listed_are_counted(make):
     assert len(lines) == 21 and lines[0] == "test: 0.jpg: damaged" and lines[-1] == "3 more"
     few = replace(result, left_out={"test": {"0.jpg": "damaged"}})
     assert [value for name, value in facts(few) if name == "unreadable image"] == ["test: 0.jpg: damaged"]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(100, "By class (60 of 100, lowest first), where"), (60, "By class, where")]
+)
+def test_a_table_of_some_classes_says_so(count, words):
+    classes = [(f"class{place}", ["90.0"]) for place in range(min(count, 60))]
+    unsure = {"thresholds": [], "sets": [{"coverage": "90", "measured": ("", "")}], "set_classes": classes}
+    page = templates.get_template("run_calibration.html").render(unsure=unsure | {"num_validation": 9}, temperature=1,
+                                                                 num_classes=count)  # fmt: skip
+    assert words in page
 
 
 @pytest.mark.parametrize("count", [200, 201])
