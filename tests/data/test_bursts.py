@@ -134,6 +134,21 @@ def test_given_splits_are_warned_of_and_given_groups_are_kept(clips: Path, tmp_p
     assert with_bursts(before).splits["train"].groups == before.splits["train"].groups
 
 
+def test_copies_inside_one_group_join_no_groups(draw_classes, tmp_path: Path) -> None:
+    """Two equal files of one patient are no reason for a note on patients that share images."""
+    photos = draw_classes(tmp_path / "photos", CLASSES, 4)
+    (photos / "bird" / "again.png").write_bytes((photos / "bird" / "00.png").read_bytes())
+    files = sorted(path.relative_to(photos).as_posix() for path in photos.glob("*/*"))
+    rows = [f"{path},{path.split('/')[0]},{'p' if path[:4] == 'bird' else path}" for path in files]
+    (photos / "groups.csv").write_text("\n".join(["path,label,group", *rows]))
+    before = open_source(str(photos / "groups.csv"))
+    assert with_bursts(before).notes == before.notes
+    (photos / "fish" / "again.png").write_bytes((photos / "bird" / "00.png").read_bytes())
+    (photos / "groups.csv").write_text("\n".join(["path,label,group", *rows, "fish/again.png,fish,other"]))
+    source = with_bursts(open_source(str(photos / "groups.csv")))
+    assert source.notes[-1].startswith("groups that share 3 images with equal contents are kept together")
+
+
 @pytest.mark.faults("D64", simulated="a damaged file in the cache, and a file that is written again")
 def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "cache"))

@@ -45,19 +45,20 @@ def with_bursts(source: Source, progress: "Progress | None" = None) -> Source:
     if clusters is None:
         return source  # a fold refuses it
     samples, notes = list(source.splits.values()), list(source.notes)
-    has_groups, found = samples[0].groups is not None, sum(map(len, clusters))
-    if not has_groups:
+    names, num_alike = [name for one in samples for name in one.groups or ()], sum(map(len, clusters))
+    if names:
+        clusters = [cluster for cluster in clusters if len({names[place] for place in cluster}) > 1]
+    else:
         clusters = _without_classes(clusters, [row.tobytes() for one in samples for row in one.labels])
     count = sum(map(len, clusters))
-    if found > count:
+    if not names and num_alike > count:
         notes.append(
-            f"WARNING: {found - count:,} images look nearly the same and are half of their class or more, so that they "
-            "are not kept together; if they are of one video, give data.groups, or accuracies will be too high"
+            f"WARNING: {num_alike - count:,} images look nearly the same and are half of their class or more, so that "
+            "they are not kept together; if they are of one video, give data.groups, or accuracies will be too high"
         )
     if not clusters:
         return replace(source, notes=notes)
-    if has_groups:
-        names = [name for one in samples for name in one.groups or ()]
+    if names:
         notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
     else:
         several = "burst" if len(clusters) == 1 else "bursts"
@@ -105,9 +106,8 @@ def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> lis
     """
     sizes, kept = Counter(labels), []
     for cluster in clusters:
-        own = Counter(labels[place] for place in cluster)
-        if not any(count >= max(WHOLE_CLASS, sizes[label] / 2) for label, count in own.items()):
-            kept.append(cluster)
+        counts = Counter(labels[place] for place in cluster)
+        kept += [cluster] * all(count < max(WHOLE_CLASS, sizes[label] / 2) for label, count in counts.items())
     return kept
 
 
