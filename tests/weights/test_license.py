@@ -11,7 +11,11 @@ from tests.runs import run_folder
 from vit.checkpoints.format import Description
 from vit.data.pixels.preprocess import Preprocess
 from vit.export.card import CardFacts, Origin, card_text
-from vit.models.spec import NetworkSpec
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine
+from vit.inference.ensemble import Ensemble
+from vit.inference.predictor import Predictor
+from vit.models.spec import NetworkSpec, create_network
 from vit.weights.formats.timm_models import timm_model
 from vit.weights.hubs import UNKNOWN, license_of, license_of_card, license_text, restricts
 from vit.weights.open import open_pretrained
@@ -112,3 +116,15 @@ def test_a_card_states_the_license_so_that_it_is_read_back(license, tmp_path):
     text = card_text(CardFacts("m", description, 1, "hf", "model", Origin()))
     (tmp_path / "README.md").write_text(text, encoding="utf-8")
     assert license_of_card(tmp_path) == (license or UNKNOWN)
+
+
+def test_an_ensemble_of_permissive_licenses_is_not_warned_of():
+    def member(widths, terms):
+        network = create_network("resnet10_small", 2, 16, widths=widths)
+        engine = Engine(network, Preprocess(16), choose_device("cpu"), "32-true")
+        return Predictor(engine, ("cat", "dog"), None, license=terms)
+
+    terms = ("apache-2.0, mit", "mit", None)
+    members = [member((4, 4, 4, width), one) for width, one in zip((4, 5, 6), terms, strict=True)]
+    license_name = Ensemble(members, ["one", "two", "three"]).license
+    assert license_name == license_text(license_name) == "apache-2.0, mit"

@@ -22,7 +22,7 @@ class Ensemble(Predictor):
     def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
         first = members[0]
         _check_members(members, names)
-        licenses = "; ".join(dict.fromkeys(one.license for one in members if one.license is not None))
+        licenses = ", ".join(dict.fromkeys(word for one in members if one.license for word in one.license.split(", ")))
         lacks = "; ".join(dict.fromkeys(one.lacks for one in members if one.lacks))
         super().__init__(first.engine, first.class_names, None, None, licenses or None, lacks=lacks)
         self.members, self.is_ensemble, self.first_frames = members, True, first.first_frames
