@@ -9,6 +9,7 @@ from vit.commands.measuring.measured_images import of_same_task
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import group_notes
 from vit.data.core.samples import Source
+from vit.data.sources.csv_source import other_columns
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
@@ -444,6 +445,12 @@ def test_a_column_of_labels_with_one_label_in_each_cell_is_said(tmp_path: Path) 
     notes = " ".join(open_source(str(table(tmp_path, text))).notes)
     assert "each image has one label at most, such as 'sea horse'; name the column label if" in notes
     assert "one label at most" not in " ".join(open_source(str(table(tmp_path, text.replace("cat", "cat|dog")))).notes)
+
+
+def test_other_columns_are_of_the_files_that_names_without_endings_mean(tmp_path: Path) -> None:
+    path = table(tmp_path, "image,label,site\n1,a,arm\n2,b,leg\n3.jpg,b,\n")
+    assert other_columns(path) == {"site": {"1.jpg": "arm", "2.jpg": "leg", "3.jpg": ""}}
+    assert set(other_columns(path)["site"]) == set(open_source(str(path)).splits["train"].paths)
 
 
 def test_a_column_of_classes_with_an_unusual_name_is_advised(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from vit.console import Reporter, interval, percent
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import labeled_images
-from vit.data.sources.image_csv import other_columns
+from vit.data.sources.csv_source import other_columns
 from vit.inference.answers.selective import fewest_images
 from vit.inference.engine import NoveltyOf, score
 from vit.inference.files import TABLES

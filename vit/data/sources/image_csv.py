@@ -68,15 +68,6 @@ def columns_of(header: Sequence[str], given: Mapping[str, str]) -> tuple[set[str
     return set(found), len(_others(header, found.values())) > 0
 
 
-def other_columns(path: Path) -> dict[str, dict[str, str]]:
-    """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} where it has none."""
-    try:
-        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), others=True)
-    except DataError:
-        return {}  # its columns are given by name
-    return {name: dict(zip(table.columns["path"], cells, strict=True)) for name, cells in table.others}
-
-
 def read_image_csv(
     path: Path,
     needed: Sequence[str],
