@@ -281,6 +281,13 @@ def test_a_graph_says_how_pictures_are_padded(trained):
     assert "the longer side resized to 9" in words and "a shorter side is filled up with [" in words
 
 
+def test_a_graph_says_which_values_a_window_makes_black_and_white(trained):
+    made = trained("vit")  # of a TIFF with 16 bits for a color, too
+    seen = replace(made.description.preprocess, window=(0.0, 4095.0))
+    words = describe_input(replace(made, description=replace(made.description, preprocess=seen)))
+    assert words.endswith("; values of more than 8 bits: 0 to 0, 4095 to 255")
+
+
 @pytest.mark.parametrize(("size", "fraction"), [(size, f) for size in (8, 12, 96, 224, 299, 384) for f in FRACTIONS])
 def test_timm_resizes_to_our_side(size, fraction):
     """timm rounds down and we round to the nearest: 24 of these 54 pairs would be off by a pixel."""

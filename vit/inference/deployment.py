@@ -100,9 +100,8 @@ def describe_input(trained: LoadedModel) -> str:
     resized = {"shortest": "the shorter side", "squash": "both sides", "pad": "the longer side"}[plain.resize_mode]
     filled = f", where a shorter side is filled up with {plain.fill}" * (plain.resize_mode == "pad")
     pairs = list(zip(plain.window[::2], plain.window[1::2], strict=True)) if plain.window else []
-    kind = "gray " if len(pairs) == 1 else ""
     levels = ", ".join(f"{low:g} to 0, {high:g} to 255" for low, high in pairs)
-    window = f"; {kind}values of more than 8 bits: {levels}" * bool(pairs)
+    window = f"; values of more than 8 bits: {levels}" * bool(pairs)
     colors = {1: "gray", 3: "RGB"}.get(plain.channels, f"{plain.channels} channels")
     if plain.color_profiles == "convert" and plain.channels == COLORS:
         colors = "sRGB (embedded ICC profiles converted)"
