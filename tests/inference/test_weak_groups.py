@@ -42,7 +42,7 @@ def test_chance_alone_is_seldom_a_finding():
     assert np.mean(alarms) <= ALPHA + 3 * (ALPHA * (1 - ALPHA) / 200) ** 0.5
 
 
-def traits_of(images, wrong, groups=None):
+def traits_of(images, wrong, groups=None, **columns):
     """The weak groups of images (n, 3, S, S) without files, of which some are wrong."""
     count = len(images)
     labels = np.zeros(count, dtype=np.int64)
@@ -53,7 +53,7 @@ def traits_of(images, wrong, groups=None):
     assert list(traits.watch([batch])) == [batch]
     samples = Samples(names, labels, arrays=[np.zeros((4, 4), dtype=np.uint8)] * count)
     scored = ScoredImages(names, labels, probabilities, groups=groups)
-    return traits.find(scored, samples, {"site": dict.fromkeys(names, "a")}, ("a", "b"))
+    return traits.find(scored, samples, {"site": dict.fromkeys(names, "a"), **columns}, ("a", "b"))
 
 
 def test_a_photograph_that_exif_turns_is_tall(tmp_path):
@@ -74,6 +74,14 @@ def test_of_images_that_belong_together_the_first_one_counts():
     pairs = traits_of(images, wrong, np.arange(400) // 2)
     assert [one.num_images for one in (alone.found[0], pairs.found[0])] == [80, 40]
     assert pairs.found[0].wrong == tuple(range(0, 80, 4)) and pairs.found[0].p_adjusted > alone.found[0].p_adjusted
+
+
+def test_a_column_of_numbers_may_lack_some():
+    images = torch.full((200, 3, 8, 8), 100, dtype=torch.uint8)
+    ages = {str(number): "" if number % 10 == 9 else str(number) for number in range(200)}
+    found = traits_of(images, np.arange(200) < 30, age=ages)
+    assert [one.name for one in found.found] == ["low images (age up to 39.6)"] and found.num_tested == 2
+    assert found.found[0].num_images == 36 and found.found[0].other_error == 3 / 164
 
 
 def test_dark_and_blurred_images_are_groups():

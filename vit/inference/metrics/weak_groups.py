@@ -155,7 +155,7 @@ class ImageTraits:
 
 def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating[Any]]) -> list[Group]:
     """The images with the lowest and with the highest fifth of a trait; none where many values are equal."""
-    least, most = np.quantile(values, (0.2, 0.8))
+    least, most = np.nanquantile(values, (0.2, 0.8))
     lowest, highest = np.asarray(values <= least), np.asarray(values >= most)
     names = f"{low} images ({trait} up to {least:.3g})", f"{high} images ({trait} from {most:.3g})"
     return [(name, own) for name, own in zip(names, (lowest, highest), strict=True) if own.mean() <= 0.4]
@@ -168,7 +168,7 @@ def _of_column(column: str, cells: Sequence[str]) -> list[Group]:
     if len(distinct) <= MOST_VALUES:
         return [(f"{column}: {value}", values == value) for value in distinct] if len(distinct) > 1 else []
     try:
-        return _fifths("low", "high", column, values.astype(np.float64))
+        return _fifths("low", "high", column, np.where(values == "", "nan", values).astype(np.float64))
     except ValueError:
         return []  # names or texts
 
