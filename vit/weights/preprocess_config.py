@@ -1,6 +1,6 @@
 """Preprocessing that comes with weights, from the configs of timm, transformers and OpenCLIP
 
-Padding a picture to a square is refused, because `Preprocess` cannot do it.
+Padding as transformers and OpenCLIP do is refused, because `Preprocess` pads with the mean color, as timm does.
 """
 
 import math
