@@ -90,9 +90,9 @@ def clusters_of(
     if key not in _found:
         folder = hash_folder() if number >= _CACHED_FROM else None
         file = None if folder is None else folder / f"{key}.json"
-        kept = None if file is None else _kept(file, number)
-        _found[key] = kept if kept is not None else _search(source, is_near, progress)
-        if file is not None and kept is None:
+        cached = None if file is None else _kept(file, number)
+        _found[key] = cached if cached is not None else _search(source, is_near, progress)
+        if file is not None and cached is None:
             with suppress(OSError):  # a full or read-only disk: the next training searches again
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(file, {"clusters": _found[key]})
@@ -104,11 +104,11 @@ def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> lis
 
     White bottles before one background are as close as frames of a video. Thumbnails do not tell them apart.
     """
-    sizes, kept = Counter(labels), []
+    sizes, bursts = Counter(labels), []
     for cluster in clusters:
         counts = Counter(labels[place] for place in cluster)
-        kept += [cluster] * all(count < max(WHOLE_CLASS, sizes[label] / 2) for label, count in counts.items())
-    return kept
+        bursts += [cluster] * all(count < max(WHOLE_CLASS, sizes[label] / 2) for label, count in counts.items())
+    return bursts
 
 
 def _joined(names: Sequence[str], clusters: Sequence[Sequence[int]]) -> list[str]:
@@ -186,21 +186,21 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
 
     def hashed(known: KnownHashes, part: range) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
-        one = known.samples
+        images = known.samples
         squares: dict[int, Squares] = {}
-        one.prepare(part)
+        images.prepare(part)
         for place in part:
             with suppress(ImageError):  # it stands alone
-                data = b"" if one.arrays is not None else known.encoded(place)
-                square = small_square(one, place, data, MIN_SIDE)
+                data = b"" if images.arrays is not None else known.encoded(place)
+                square = small_square(images, place, data, MIN_SIDE)
                 if square is not None:
                     squares[place] = square
         return list(squares), *(hash_squares(np.stack(list(squares.values()))) if squares else none)
 
     starts = np.cumsum([0, *map(len, samples)])
     places, hashes, thumbnails = [np.empty(0, dtype=np.int64)], [none[0]], [none[1]]
-    for number, _, (own, some, pictures) in read_in_parts(samples, hashed, progress):
-        places.append(starts[number] + np.array(own, dtype=np.int64))
+    for number, _, (indices, some, pictures) in read_in_parts(samples, hashed, progress):
+        places.append(starts[number] + np.array(indices, dtype=np.int64))
         hashes.append(some)
         thumbnails.append(pictures)
     pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)

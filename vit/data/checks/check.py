@@ -111,7 +111,7 @@ def check(source: Source, progress: Progress) -> CheckResult:
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
     """What is wrong with single images."""
 
-    def found(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
+    def finding(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
         return Finding(severity, kind, *images.describe(image), detail=detail, suggestion=suggestion)
 
     facts, readable = scanned.facts, scanned.readable
@@ -120,18 +120,18 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
     if 2 * tiny.sum() >= readable.sum():  # most images, as of scans of digits
         tiny[:] = False
     for image, reason in scanned.reasons.items():
-        yield found(image, "unreadable", reason, "get the image again, or move the file elsewhere", "error")
+        yield finding(image, "unreadable", reason, "get the image again, or move the file elsewhere", "error")
     for image, file_format in scanned.formats.items():
-        yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
-    for kind, chosen, suggestion in (
+        yield finding(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
+    for kind, has_problem, suggestion in (
         ("tiny", tiny, "leave it out, or get a larger one"),
         ("odd_shape", longer > ODD_ASPECT * shorter, f"{_HIDES} more than 90 % of it"),
         ("one_color", facts["spread"] <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
         ("very_large", facts["sides"].prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
-        for image in np.flatnonzero(chosen & readable).tolist():
+        for image in np.flatnonzero(has_problem & readable).tolist():
             height, width = facts["sides"][image].tolist()
-            yield found(image, kind, f"{width}x{height} pixels", suggestion)
+            yield finding(image, kind, f"{width}x{height} pixels", suggestion)
 
 
 def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:

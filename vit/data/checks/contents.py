@@ -55,12 +55,12 @@ class Contents:
 
     def split_hashes(self, source: Source) -> dict[str, str]:
         """{split: hash of its names, labels, contents and groups, which decide intervals}; `source` as it was read."""
-        found = {}
+        by_split = {}
         for split, hashes in self.hashes.items():
             samples = source.splits[split]
             groups = [] if samples.groups is None else ["\0".join(samples.groups).encode("utf-8", "surrogateescape")]
-            found[split] = content_hash(samples.fingerprint().encode(), *map(str.encode, hashes), *groups)
-        return found
+            by_split[split] = content_hash(samples.fingerprint().encode(), *map(str.encode, hashes), *groups)
+        return by_split
 
 
 def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
@@ -78,7 +78,7 @@ def read_contents(source: Source, progress: Progress | None = None, splits: Coll
     contents = Contents({split: [] for split in names}, {split: {} for split in names})
     for number, part, results in read_in_parts(several, KnownHashes.contents, progress):
         split = names[number]
-        contents.hashes[split].extend(found for found, _ in results)
+        contents.hashes[split].extend(content for content, _ in results)
         contents.unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
     return contents
 
@@ -133,13 +133,13 @@ class KnownHashes:
             samples.reader.versions([samples.paths[index] for index in unknown])  # asked for at the same time
         hashes |= {index: self._kept(self._key(index)) for index in unknown}
         samples.prepare([index for index, content in hashes.items() if not content])
-        found = []
+        results = []
         for index, content in hashes.items():
             try:
-                found.append((content or content_hash(self.encoded(index)), ""))
+                results.append((content or content_hash(self.encoded(index)), ""))
             except ImageError as error:
-                found.append(("", error.reason))
-        return found
+                results.append(("", error.reason))
+        return results
 
     def encoded(self, index: int) -> bytes:
         """The bytes of an image. Their hash is kept. ImageError where they are not an image within the limits."""

@@ -80,12 +80,12 @@ def conflicts_note(source: Source, hashes: Mapping[str, Sequence[str]]) -> str:
     numbers: dict[str, int] = {"": -1}  # a million long texts are sorted in five times the time
     groups = np.array([numbers.setdefault(one, len(numbers)) for split in source.splits for one in hashes[split]])
     matches = exact_matches(groups, np.zeros_like(groups), images.labels)
-    found = [(match.image, match.other) for match in matches if match.relation == "conflict"]
-    if not found:
+    disputes = [(match.image, match.other) for match in matches if match.relation == "conflict"]
+    if not disputes:
         return ""
-    names = label_names(images.select(found[0]), source.class_names)
-    pair = " and ".join(f"{images.name(place)} ({name})" for place, name in zip(found[0], names, strict=True))
-    count = f"{len(found):,} image{'s are copies' if len(found) > 1 else ' is a copy'} of one with another label"
+    names = label_names(images.select(disputes[0]), source.class_names)
+    pair = " and ".join(f"{images.name(place)} ({name})" for place, name in zip(disputes[0], names, strict=True))
+    count = f"{len(disputes):,} image{'s are copies' if len(disputes) > 1 else ' is a copy'} of one with another label"
     return f"WARNING: {count}, such as {pair}: correct or leave out what 'vit data check' lists"
 
 

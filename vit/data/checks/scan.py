@@ -136,12 +136,12 @@ class ImageList:
 
     def places(self, wanted: Set[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """Places in this list of images by their split and their path."""
-        found: dict[tuple[str, str], int] = {}
+        place_of: dict[tuple[str, str], int] = {}
         for image, number in enumerate(self.split_numbers.tolist()):
             key = self.splits[number], self.samples.name(image)
             if key in wanted:
-                found.setdefault(key, image)
-        return found
+                place_of.setdefault(key, image)
+        return place_of
 
     def picture(self, image: int) -> Tensor | None:
         """Pixels of an image (3, H, W), as people see them; None where it cannot be read."""

@@ -80,13 +80,13 @@ class HubName:
 
 def check_hub_name(data: str) -> HubName:
     """The parts of hf:NAME[/CONFIG][@REVISION]. UsageError where it is written in another way."""
-    found = _HUB_NAME.fullmatch(data)
-    if found is None:
+    match = _HUB_NAME.fullmatch(data)
+    if match is None:
         raise UsageError(
             f"DATA {data!r} is not a data set of the Hugging Face hub",
             "give hf:NAME, hf:ORGANIZATION/NAME or hf:ORGANIZATION/NAME/CONFIG, with @REVISION where one is wanted",
         )
-    return HubName(found["repository"], found["config"], found["revision"])
+    return HubName(match["repository"], match["config"], match["revision"])
 
 
 def words_of(text: str) -> list[str]:
@@ -96,8 +96,8 @@ def words_of(text: str) -> list[str]:
 
 def split_in(name: str) -> str | None:
     """The split that is a word in a folder's name, as in seg_train, test_set or val_1; None for no or two splits."""
-    found = {SPLIT_OF_WORD[match[1]] for word in words_of(name) if (match := _SPLIT_WORD.fullmatch(word))}
-    return found.pop() if len(found) == 1 else None
+    splits = {SPLIT_OF_WORD[match[1]] for word in words_of(name) if (match := _SPLIT_WORD.fullmatch(word))}
+    return splits.pop() if len(splits) == 1 else None
 
 
 def last_split(path: str) -> str | None:

@@ -32,7 +32,7 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
         return source
     compiled, splits = group_pattern(pattern, option), {}
     for split, samples in source.splits.items():
-        names = [found[1] if (found := compiled.search(path)) else "" for path in samples.paths]
+        names = [match[1] if (match := compiled.search(path)) else "" for path in samples.paths]
         missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
         if missing:
             paths = f"{len(missing):,} of {len(samples):,} paths, such as {missing[0]}"
@@ -74,8 +74,8 @@ def group_notes(source: Source) -> list[str]:
     ]
     if derived:
         several = f"{len(derived):,} image{'s are' if len(derived) > 1 else ' is'}"
-        words = "|".join(sorted({found[1].casefold() for name in derived if (found := _DERIVED.search(name))}))
-        option = rf"--data.groups '(?i)(.+?)([ _.-]+({words})[ _-]?[0-9]*)?[.][^.]*$'"
+        endings = "|".join(sorted({match[1].casefold() for name in derived if (match := _DERIVED.search(name))}))
+        option = rf"--data.groups '(?i)(.+?)([ _.-]+({endings})[ _-]?[0-9]*)?[.][^.]*$'"
         notes.append(
             f"WARNING: {several} named as masks or changed copies of others, such as {derived[0]}: leave masks out; "
             f"copies in other splits make results too good, and {option} keeps them together"
@@ -95,8 +95,8 @@ def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def original_of(name: str) -> str:
     """The image or class whose mask or changed copy another one is by its name: "a" of "a_mask"; "" for others."""
-    found = _DERIVED.search(name)
-    return name[: found.start()] if found else ""
+    match = _DERIVED.search(name)
+    return name[: match.start()] if match else ""
 
 
 def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
@@ -104,7 +104,7 @@ def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
     groups = {split: set(samples.groups) for split, samples in source.splits.items() if samples.groups is not None}
     pairs = [(one, other) for place, one in enumerate(groups) for other in list(groups)[place + 1 :]]
     shared = [(one, other, sorted(groups[one] & groups[other])) for one, other in pairs]
-    return [found for found in shared if found[2]]
+    return [leak for leak in shared if leak[2]]
 
 
 def leak_note(one: str, other: str, names: Sequence[str]) -> str:
@@ -136,7 +136,7 @@ def with_most_copies(sentences: Iterable[str]) -> list[str]:
 
     Trainings of a study have parts of the same training images, and so different numbers of copies.
     """
-    found = list(dict.fromkeys(sentences))
-    copied = [one for one in found if _COPIES in one]
+    distinct = list(dict.fromkeys(sentences))
+    copied = [one for one in distinct if _COPIES in one]
     most = max(copied[::-1], key=lambda one: int(one.partition(" ")[0].replace(",", "")), default="")
-    return [one for one in found if one == most or one not in copied]
+    return [one for one in distinct if one == most or one not in copied]

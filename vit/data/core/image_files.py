@@ -62,7 +62,7 @@ def image_files(
         outside: folders that are not part of this one, for example its parents and other class folders.
         without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
     """
-    found: list[str] = []
+    paths: list[str] = []
     seen = set(outside)
 
     def walk(relative: str) -> None:
@@ -95,10 +95,10 @@ def image_files(
             elif not entry.is_file():
                 skipped["FIFOs, sockets or devices"] += 1
             else:
-                found.append(name)
+                paths.append(name)
 
     walk("")
-    return found
+    return paths
 
 
 def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
@@ -236,11 +236,11 @@ def begins_as_image(path: str) -> bool:
         if is_of_machine(error):
             raise ResourceError(f"cannot read {path}: {error.strerror}", how_to_read_again(error)) from error
         return False
-    found = next((kind for mark, kind in _STARTS if start.startswith(mark)), "")
+    image_format = next((kind for mark, kind in _STARTS if start.startswith(mark)), "")
     if start[4:8] == b"ftyp":
-        found = {b"avif": "AVIF", b"heic": "HEIF", b"heix": "HEIF", b"mif1": "HEIF"}.get(start[8:12], "")
+        image_format = {b"avif": "AVIF", b"heic": "HEIF", b"heix": "HEIF", b"mif1": "HEIF"}.get(start[8:12], "")
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        found = "WEBP"
+        image_format = "WEBP"
     if is_dicom(start):
-        found = "DICOM"
-    return bool(found) and _is_read(found)
+        image_format = "DICOM"
+    return bool(image_format) and _is_read(image_format)

@@ -82,13 +82,13 @@ def _has_too_many_scans(data: bytes) -> bool:
         return False
     scans, place = 0, len(_SCAN)
     for _ in range(_MAX_SEGMENTS):  # of at least four bytes: millions of them would take minutes
-        found = _MARKER.search(data, place)
-        if found is None or found.group() == _END:
+        marker = _MARKER.search(data, place)
+        if marker is None or marker.group() == _END:
             return False
-        scans += found.group() == _SCAN
+        scans += marker.group() == _SCAN
         if scans > MAX_SCANS:
             return True
-        place = found.end() + max(2, int.from_bytes(data[found.end() : found.end() + 2]))
+        place = marker.end() + max(2, int.from_bytes(data[marker.end() : marker.end() + 2]))
     return True
 
 

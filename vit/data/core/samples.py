@@ -65,12 +65,12 @@ class Samples:
 
     def select(self, indices: npt.ArrayLike) -> "Samples":
         """The images at `indices`, in that order."""
-        chosen = np.asarray(indices, dtype=np.int64)
+        rows = np.asarray(indices, dtype=np.int64)
         arrays = None
         if self.arrays is not None:
-            arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
-        groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
-        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups, self.reader)
+            arrays = self.arrays[rows] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in rows]
+        groups = None if self.groups is None else tuple(self.groups[i] for i in rows)
+        return Samples([self.paths[i] for i in rows], self.labels[rows], self.root, arrays, groups, self.reader)
 
     def without(self, paths: Container[str]) -> "Samples":
         """The images whose paths are not among these."""

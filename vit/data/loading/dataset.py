@@ -82,10 +82,10 @@ class ImageDataset(Dataset[Batch]):
     def _draw_seeds(self, keys: list[Key]) -> list[int]:
         """The draw seed of each key (see `Batch.draw_seed`)."""
         epochs, indices, _, repeats = zip(*keys, strict=True)
-        words = hashed(self.seed, epochs, indices)
+        hashes = hashed(self.seed, epochs, indices)
         if any(repeats):
-            words = np.where(np.equal(repeats, 0), words, hashed(self.seed, epochs, indices, repeats))
-        return (words >> np.uint64(1)).tolist()
+            hashes = np.where(np.equal(repeats, 0), hashes, hashed(self.seed, epochs, indices, repeats))
+        return (hashes >> np.uint64(1)).tolist()
 
     @property
     def _is_cropped(self) -> bool:

@@ -254,20 +254,20 @@ class BatchAugment:
         draws = uniform(_NUM_DRAWS, draw_seeds[np.minimum(np.arange(count) & ~1, count - 1)], 4)
         cut = draws[:, 0] < (self.augment.cutmix > 0) * (0.5 if self.augment.mixup > 0 else 1.0)
         alpha = np.where(cut, self.augment.cutmix or 1.0, self.augment.mixup or 1.0)
-        own = betaincinv(alpha, alpha, draws[:, 1])  # fraction of itself that an image keeps: Beta(alpha, alpha)
-        half = np.sqrt(np.where(cut, 1.0 - own, 0.0))[:, None] / 2
+        own_share = betaincinv(alpha, alpha, draws[:, 1])  # fraction of itself that an image keeps: Beta(alpha, alpha)
+        half = np.sqrt(np.where(cut, 1.0 - own_share, 0.0))[:, None] / 2
         center = draws[:, 2:4]  # anywhere, so that the border cuts boxes (Yun et al. 2019)
         boxes = np.concatenate([center - half, center + half], axis=1).clip(0.0, 1.0)
         inside = _inside(boxes, images)  # pixels that cutmix takes from the partner
         weight, is_cut, places = (
             to_device(torch.from_numpy(values), images.device)
-            for values in (np.where(cut, 1.0, own).astype(np.float32), cut, partner)
+            for values in (np.where(cut, 1.0, own_share).astype(np.float32), cut, partner)
         )
         other, other_targets = images[places], targets[places]
         weights = weight[:, None, None, None]
         mixed = torch.where(inside, other, images * weights + other * (1.0 - weights))
-        kept = torch.where(is_cut, 1.0 - inside.float().mean(dim=(1, 2, 3)), weight)[:, None]
-        shares = targets * kept + other_targets * (1.0 - kept)
+        label_share = torch.where(is_cut, 1.0 - inside.float().mean(dim=(1, 2, 3)), weight)[:, None]
+        shares = targets * label_share + other_targets * (1.0 - label_share)
         if labels.ndim == 2:
             shares = torch.where((targets < 0) | (other_targets < 0), -1.0, shares)
         return mixed, shares

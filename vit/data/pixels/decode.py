@@ -145,8 +145,8 @@ def _has_channel_axis(description: object) -> bool:
         pattern = _CHANNELS_OF_IMAGEJ
     elif description.rstrip("\0\r\n\t ").endswith("OME>"):
         pattern = _CHANNELS_OF_OME
-    found = pattern.search(description) if pattern else None
-    return found is not None and int(found[1]) > 1
+    match = pattern.search(description) if pattern else None
+    return match is not None and int(match[1]) > 1
 
 
 def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> Tensor:

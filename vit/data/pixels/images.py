@@ -83,7 +83,7 @@ def measured_window(train: Samples, channels: int = COLORS) -> Window | None:
         return None
     rows = np.linspace(0, len(train) - 1, min(MEASURED_IMAGES, len(train))).astype(np.int64).tolist()
     train.prepare(rows)
-    found = []
+    pixels = []
     for row in rows:
         try:
             values = deep_values(train.encoded(row), train.name(row), channels)
@@ -91,12 +91,12 @@ def measured_window(train: Samples, channels: int = COLORS) -> Window | None:
             continue  # a damaged image is dealt with when it is read for training
         if values is not None and (channels in (1, COLORS) or len(values) == channels):
             step = max(1, min(values.shape[1:]) // 256)
-            found.append(values[:, ::step, ::step].astype(np.float64).reshape(len(values), -1))
-    if not found:
+            pixels.append(values[:, ::step, ::step].astype(np.float64).reshape(len(values), -1))
+    if not pixels:
         return None
     if channels in (1, COLORS):
-        return _window(np.concatenate([values.ravel() for values in found]))
-    windows = [_window(np.concatenate([values[channel] for values in found])) for channel in range(channels)]
+        return _window(np.concatenate([values.ravel() for values in pixels]))
+    windows = [_window(np.concatenate([values[channel] for values in pixels])) for channel in range(channels)]
     return tuple(value for window in windows for value in window or (0.0, 1.0))
 
 

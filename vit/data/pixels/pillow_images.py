@@ -118,8 +118,8 @@ def _lower(args: tuple[Any, ...] | str | None) -> tuple[Any, ...] | str:
     raw_mode, *others = args if isinstance(args, tuple) else (args,)
     native = "B" if sys.byteorder == "little" else "L"
     mode, _, order = str(raw_mode).rpartition(";16")
-    other = f"{mode};16{({'L': 'B', 'B': 'L'}).get(order, native)}"
-    return (other, *others) if isinstance(args, tuple) else other
+    lower_mode = f"{mode};16{({'L': 'B', 'B': 'L'}).get(order, native)}"
+    return (lower_mode, *others) if isinstance(args, tuple) else lower_mode
 
 
 def _brightest(pixels: npt.NDArray[np.integer]) -> int:
@@ -135,8 +135,8 @@ def _transform(profile: bytes) -> "ImageCms.ImageCmsTransform | None":
     if mode is None or not _HEADER_BYTES < len(profile) <= MAX_PROFILE_BYTES:
         return None
     try:
-        own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        transform = ImageCms.buildTransform(own, ImageCms.createProfile("sRGB"), mode, "RGB")
+        embedded = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        transform = ImageCms.buildTransform(embedded, ImageCms.createProfile("sRGB"), mode, "RGB")
         steps = np.arange(0, 256, 15, dtype=np.uint8)
         probe = np.stack(np.meshgrid(*[steps] * 3), axis=-1).reshape(-1, len(steps), 3)
         if mode == "L":
@@ -155,9 +155,9 @@ def _apply(transform: "ImageCms.ImageCmsTransform", image: Image.Image) -> Image
         image = image.getchannel(0)
     elif image.mode != transform.input_mode:
         image = (image.convert("RGBA") if image.mode in ("RGBa", "PA") else image).convert("RGB")
-    found = transform.apply(image)
-    assert found is not None
-    return found
+    converted = transform.apply(image)
+    assert converted is not None
+    return converted
 
 
 def _transform_of(image: Image.Image) -> "ImageCms.ImageCmsTransform | None":

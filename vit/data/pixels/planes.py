@@ -104,16 +104,16 @@ def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -
 
     ChannelsError for another number of channels: none is left out, and none is made up.
     """
-    found = len(pixels)
-    if found == channels:
+    num_channels = len(pixels)
+    if num_channels == channels:
         return pixels
-    if found == 1 and channels == COLORS:
+    if num_channels == 1 and channels == COLORS:
         return pixels.expand(COLORS, -1, -1).contiguous()
-    if found == COLORS and channels == 1:
+    if num_channels == COLORS and channels == 1:
         weighted = sum(pixels[at].to(torch.int32) * weight for at, weight in enumerate(_LUMA))
         assert isinstance(weighted, Tensor)
         return ((weighted + 0x8000) >> 16).to(torch.uint8)[None]  # three equal channels keep their values
-    raise ChannelsError(path, found, channels)
+    raise ChannelsError(path, num_channels, channels)
 
 
 def shown(pixels: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "fals
 
 def any_split(cells: Iterable[str]) -> bool:
     """Whether cells of a column name a split, or are all empty; numbers of folds do not."""
-    given = {cell.casefold() for cell in cells} - {""}
-    return not given or any(map(_split_named, given))
+    texts = {cell.casefold() for cell in cells} - {""}
+    return not texts or any(map(_split_named, texts))
 
 
 def split_of(cell: str, where: str) -> str:
@@ -36,10 +36,10 @@ def split_of(cell: str, where: str) -> str:
     if split == "calibration":
         fix = "write train there, or remove these lines; --data.calibration cuts such images from the training images"
         raise DataError(f"{where}: split is 'calibration', which DATA cannot have", fix)
-    found = _split_named(split) if split else "train"
-    if found is None:
+    known_split = _split_named(split) if split else "train"
+    if known_split is None:
         raise DataError(f"{where}: split is {cell!r}", nearest(split, SPLIT_OF_NAME))
-    return found
+    return known_split
 
 
 def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -> dict[str, str] | None:
@@ -54,25 +54,25 @@ def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -
     cells = set(cells)
     if not among_labels:
         refuse_numbers(name, cells, where)
-    given = {cell: cell.strip().casefold() for cell in cells if cell.strip()}
+    plain_cells = {cell: cell.strip().casefold() for cell in cells if cell.strip()}
     is_flag = name in _FLAGS and (not among_labels or name not in SPLIT_OF_NAME)
-    if is_flag and len(given) > 1 and set(given.values()) <= _YES | _NO:
+    if is_flag and len(plain_cells) > 1 and set(plain_cells.values()) <= _YES | _NO:
         if _FLAGS[name] == "train":
             fix = "write train, validation or test into a column split"
             raise DataError(f"{where} has 0 and 1: whether 0 is for validation or for test is not known", fix)
-        return {cell: _FLAGS[name] if plain in _YES else "train" for cell, plain in given.items()}
-    found = {cell: split for cell, plain in given.items() if (split := _split_named(plain))}
-    kinds, others = set(found.values()), sorted(given.keys() - found.keys())
-    if all(given[cell] in _ALSO_OTHER_WORDS for cell in found) or (
-        len(kinds) < 2 and (others or len(given) == len(cells))
+        return {cell: _FLAGS[name] if plain in _YES else "train" for cell, plain in plain_cells.items()}
+    splits = {cell: split for cell, plain in plain_cells.items() if (split := _split_named(plain))}
+    kinds, others = set(splits.values()), sorted(plain_cells.keys() - splits.keys())
+    if all(plain_cells[cell] in _ALSO_OTHER_WORDS for cell in splits) or (
+        len(kinds) < 2 and (others or len(plain_cells) == len(cells))
     ):
         return None  # a visibility of public and private, a means of transport, or one word for all images
     if others:
         if "train" not in kinds:
             return None
         fix = "write train, validation or test into a column split, and leave out the other lines; or rename the cells"
-        raise DataError(f"{where} has the splits {' and '.join(sorted(found)[:2])}, and also {others[0]!r}", fix)
-    return found
+        raise DataError(f"{where} has the splits {' and '.join(sorted(splits)[:2])}, and also {others[0]!r}", fix)
+    return splits
 
 
 def add_splits(
@@ -94,9 +94,9 @@ def add_splits(
         splits = [split_of_cell.get(cell, "") for cell in cells]
         if "split" not in columns:
             # cells that are not named as vit names splits
-            found = sorted(split_of_cell.items())
-            words = [f"{cell} is {one}" for cell, one in found if SPLIT_OF_NAME.get(cell.casefold()) != one]
-            of_cells = f" ({', '.join(words)})" if words else ""
+            readings = sorted(split_of_cell.items())
+            unusual = [f"{cell} is {its}" for cell, its in readings if SPLIT_OF_NAME.get(cell.casefold()) != its]
+            of_cells = f" ({', '.join(unusual)})" if unusual else ""
             columns["split"], used, note = splits, index, [f"read {name!r} as split{of_cells}"]
         for line, split, other in zip(lines, splits, columns["split"], strict=True):
             where = f"{path}, line {line}"
@@ -108,10 +108,10 @@ def add_splits(
 
 def refuse_numbers(name: str, cells: Iterable[str], where: str) -> None:
     """Raise DataError where 0, 1 and 2 of a column called partition may be splits, as in CelebA, or anything else."""
-    given = {cell.strip() for cell in cells} - {""}
-    if name in _NUMBERED and len(given) > 1 and given <= _NUMBERS:
+    values = {cell.strip() for cell in cells} - {""}
+    if name in _NUMBERED and len(values) > 1 and values <= _NUMBERS:
         fix = "write train, validation or test into a column split; or rename the column if it has another meaning"
-        raise DataError(f"{where} has {' and '.join(sorted(given))}: whether these are splits is not known", fix)
+        raise DataError(f"{where} has {' and '.join(sorted(values))}: whether these are splits is not known", fix)
 
 
 def _split_named(cell: str) -> str | None:
@@ -179,7 +179,7 @@ class ListedFiles:
         candidates = [one for one in spelled if (folder / one).is_file()][:1]
         if not candidates and not has_image_extension(Path(name)):
             parent, stem = os.path.split(slashed)
-            candidates = [os.path.join(parent, other) for other in self._of_stem(folder / parent).get(stem, ())]
+            candidates = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
         if len(candidates) > 1:
             raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
         if not candidates:
@@ -198,9 +198,9 @@ class ListedFiles:
     def _of_stem(self, folder: Path) -> Mapping[str, list[str]]:
         """{name without its ending: images of that name} of a folder; read once."""
         if folder not in self._stems:
-            found: dict[str, list[str]] = defaultdict(list)
-            for other in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if has_image_extension(other):
-                    found[other.stem].append(other.name)
-            self._stems[folder] = found
+            names_of: dict[str, list[str]] = defaultdict(list)
+            for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if has_image_extension(file):
+                    names_of[file.stem].append(file.name)
+            self._stems[folder] = names_of
         return self._stems[folder]

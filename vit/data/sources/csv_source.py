@@ -203,8 +203,8 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
         _check_utf8(text, f"{path}, line {line}: the cell")
     if all(len(labels) < 2 for labels in parsed):
         example = max(parsed, key=lambda labels: " " in "".join(labels))
-        one = f"each image has one label at most, such as {''.join(example)!r}"
-        table.notes.append(f"{path.name}: {one}; name the column label if each image has one class")
+        remark = f"each image has one label at most, such as {''.join(example)!r}"
+        table.notes.append(f"{path.name}: {remark}; name the column label if each image has one class")
     listed = _Listed(table, to_measure)
     defining = parsed if to_measure else [parsed[row] for row in np.flatnonzero(listed.rows["train"])]
     names = sorted({name for labels in defining for name, value in labels.items() if to_measure or value == PRESENT})

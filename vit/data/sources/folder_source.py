@@ -37,50 +37,50 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
     two ways, or has no training images.
     """
     names = subfolders(root, Counter())
-    found = {split: [name for name in names if name.casefold() in words] for split, words in SPLIT_SYNONYMS.items()}
-    by_word = _splits_by_word(root, names, found)
-    for split, folders in found.items():
+    matching = {split: [name for name in names if name.casefold() in words] for split, words in SPLIT_SYNONYMS.items()}
+    by_word = _splits_by_word(root, names, matching)
+    for split, folders in matching.items():
         if len(folders) > 1:
             raise DataError(f"{root} has {' and '.join(folders)}, both for {split}", "keep one of them")
-    if not any(found.values()):
+    if not any(matching.values()):
         _check_layout(root, names)
         return _read_splits(root, {"train": ""}, allow_empty, _check_nested(root, names), to_measure)
-    if not found["train"] and not to_measure:
-        given = next(folders[0] for folders in found.values() if folders)
-        fix = f"name the folder of training images train/; if {given}/ is a class, rename it"
-        raise DataError(f"{root} has {given}/ but no train/", fix)
-    chosen = {split: folders[0] for split, folders in found.items() if folders}
-    others = [name for name in names if name not in chosen.values()]
-    split, first = next(iter(chosen.items()))
+    if not matching["train"] and not to_measure:
+        folder = next(folders[0] for folders in matching.values() if folders)
+        fix = f"name the folder of training images train/; if {folder}/ is a class, rename it"
+        raise DataError(f"{root} has {folder}/ but no train/", fix)
+    name_of = {split: folders[0] for split, folders in matching.items() if folders}
+    others = [name for name in names if name not in name_of.values()]
+    split, first = next(iter(name_of.items()))
     if not subfolders(root / first, Counter()):
         kind = {"train": "training"}.get(split, split)
         beside = f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others)
         fix = _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV"
         raise DataError(f"{root / first} is taken for the {kind} split and has no class folders{beside}", fix)
-    below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in chosen.items()}
-    notes = [f"{folder}/ is read as {split}" for split, folder in below.items() if folder != chosen[split] or by_word]
+    below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in name_of.items()}
+    notes = [f"{folder}/ is read as {split}" for split, folder in below.items() if folder != name_of[split] or by_word]
     notes += [f"skipped {name}/, which lies beside {'train' if split == 'train' else first}/" for name in others]
     notes += _check_nested(root / below[split], subfolders(root / below[split], Counter()))
     return _read_splits(root, below, allow_empty, notes, to_measure)
 
 
-def _splits_by_word(root: Path, names: list[str], found: dict[str, list[str]]) -> bool:
+def _splits_by_word(root: Path, names: list[str], matching: dict[str, list[str]]) -> bool:
     """Add folders to the splits found so far that have a split as a word in their names, such as seg_train or test_set.
 
     They count where folders lie in them, and no images. Without a folder of an exact name, they must be training images
     and others, and no other folder may be alike.
     """
-    words = {name: split_in(name) for name in names if not any(name in folders for folders in found.values())}
-    if not any(words.values()):
+    split_of = {name: split_in(name) for name in names if not any(name in folders for folders in matching.values())}
+    if not any(split_of.values()):
         return False
-    nested = {name: split for name, split in words.items() if _inner(root / name)[1]}
+    nested = {name: split for name, split in split_of.items() if _inner(root / name)[1]}
     splits = {split for split in nested.values() if split}
-    if not any(found.values()) and (None in nested.values() or "train" not in splits or len(splits) < 2):
+    if not any(matching.values()) and (None in nested.values() or "train" not in splits or len(splits) < 2):
         return False
-    missing = [split for split, folders in found.items() if not folders]
+    missing = [split for split, folders in matching.items() if not folders]
     for name, split in nested.items():
         if split in missing:
-            found[split].append(name)
+            matching[split].append(name)
     return any(split in missing for split in splits)
 
 
@@ -110,7 +110,7 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
     That is so where all class folders hold them, and none has images of its own.
     """
     nested = {name: inside for name in names if (inside := _inner(root / name)[1])}
-    counts = Counter(inside for one in nested.values() for inside in one)
+    counts = Counter(inside for folders in nested.values() for inside in folders)
     common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
     if len(nested) < 2 or len(common) < 2:
         return []
@@ -163,8 +163,8 @@ def _tables_in(folder: Path) -> list[str]:
 
 def _table_in(folder: Path) -> str:
     """How to give the table that lies among images; empty where there is none."""
-    found = _tables_in(folder)
-    return f"give {folder / found[0]} as DATA, if it lists the images and their classes" if found else ""
+    tables = _tables_in(folder)
+    return f"give {folder / tables[0]} as DATA, if it lists the images and their classes" if tables else ""
 
 
 def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str], to_measure: bool) -> Source:

@@ -64,8 +64,8 @@ def column_names(path: Path, given: Mapping[str, str] = MappingProxyType({})) ->
 
 def columns_of(header: Sequence[str], given: Mapping[str, str]) -> tuple[set[str], bool]:
     """Our names of the columns in a CSV's header, and whether it has others."""
-    found = _columns(header, tuple(NAMES), given)
-    return set(found), len(_others(header, found.values())) > 0
+    places = _columns(header, tuple(NAMES), given)
+    return set(places), len(_others(header, places.values())) > 0
 
 
 def read_image_csv(
@@ -126,10 +126,10 @@ def read_image_csv(
     if label is not None and not given.keys() & {"label", "labels"}:
         usual = {*NAMES["label"], *NAMES["labels"]}
         if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
-            chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
-            notes.append(f"{chosen} (--data.label_column chooses)")
-    own = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
-    more = [repr(header[i]) for i in unread if header[i] not in own and repr(header[i]) not in " ".join(notes)]
+            remark = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
+            notes.append(f"{remark} (--data.label_column chooses)")
+    known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
+    more = [repr(header[i]) for i in unread if header[i] not in known_names and repr(header[i]) not in " ".join(notes)]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
@@ -215,15 +215,15 @@ def _not_a_csv(path: Path, needed: Sequence[str], error: Exception) -> DataError
 def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, str]) -> dict[str, int]:
     """{our column: index} for the wanted columns that a header has. Given ones serve for nothing else."""
     places = {name.strip(): i for i, name in enumerate(header)}
-    chosen = {ours: places[name] for ours, name in given.items() if name in places}
-    indices = {plain_name(name): i for i, name in enumerate(header) if i not in chosen.values()}
+    by_option = {ours: places[name] for ours, name in given.items() if name in places}
+    indices = {plain_name(name): i for i, name in enumerate(header) if i not in by_option.values()}
     usual = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
-    found = {ours: candidates[0] for ours, candidates in usual.items() if candidates} | chosen
-    return {ours: found[ours] for ours in wanted if ours in found}
+    place_of = {ours: candidates[0] for ours, candidates in usual.items() if candidates} | by_option
+    return {ours: place_of[ours] for ours in wanted if ours in place_of}
 
 
 def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
     """{index: name} of the columns that have none of our names, and are not read."""
     ours = {name for names in NAMES.values() for name in names}
-    found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
-    return {i: name for i, name in found if plain_name(name) not in ours}
+    unread = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
+    return {i: name for i, name in unread if plain_name(name) not in ours}

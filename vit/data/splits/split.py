@@ -56,14 +56,14 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     fix = f"add images, so that most {task.kinds} have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
-            words = f"{len(train)} images of {classes} are too few to cut a {split} split"
+            problem = f"{len(train)} images of {classes} are too few to cut a {split} split"
             if train.groups is not None:
                 number = len(set(train.groups))
-                words += f" of whole groups: they are {number:,} group{'s' * (number != 1)}"
+                problem += f" of whole groups: they are {number:,} group{'s' * (number != 1)}"
                 fix = "add groups, check that the group is not the same for all images, or give a CSV with splits"
                 if any(note.endswith(UNDO) for note in source.notes):
                     fix = "add images that are not near-duplicates of others, or divide these with --data.bursts split"
-            raise DataError(words, fix)
+            raise DataError(problem, fix)
     gone = np.flatnonzero(splits["train"].class_counts(len(source.class_names)) == 0)
     if len(gone) and not task.is_exclusive:
         fix = "add images with it, remove the label, or give a CSV with the column split"
@@ -75,10 +75,10 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
 
 def read_fold(text: str) -> tuple[int, int]:
     """(number of the fold from 1, number of folds) of a text like "2/5"; UsageError for another text."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[2]) < 2 or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or int(match[2]) < 2 or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"data.fold {text}", "give I/N with I from 1 to N, such as 2/5")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def with_fold(source: Source, fold: str, seed: int) -> Source:
@@ -98,7 +98,7 @@ def pooled(source: Source) -> Samples:
     """The images of all splits in one list. DataError where only some splits have groups."""
     grouped = {split: samples.groups is not None for split, samples in source.splits.items() if len(samples)}
     if len(set(grouped.values())) > 1:
-        having, lacking = (", ".join(split for split in grouped if grouped[split] is own) for own in (True, False))
+        having, lacking = (", ".join(split for split in grouped if grouped[split] is flag) for flag in (True, False))
         problem = f"{source.name} has groups for {having} images and none for {lacking} images, and a fold needs all"
         raise DataError(problem, "fill them in, or leave the groups out")
     return reduce(Samples.followed_by, list(source.splits.values()))
@@ -161,18 +161,18 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
 
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
     """The rows of each split, as `write_splits` writes them."""
-    found: dict[str, list[SplitRow]] = {}
+    rows_of: dict[str, list[SplitRow]] = {}
     for split in (split for split in SPLITS if split in source.splits):
         samples = source.splits[split]
         root = "" if samples.root is None else samples.root.resolve()
         names = label_names(samples, source.class_names)
         contents = repeat("", len(samples)) if hashes is None else hashes[split]
         groups = repeat("", len(samples)) if samples.groups is None else samples.groups
-        found[split] = [
+        rows_of[split] = [
             SplitRow(os.path.join(root, path), *others)
             for path, *others in zip(samples.paths, names, contents, groups, strict=True)
         ]
-    return found
+    return rows_of
 
 
 def listed_task(path: Path) -> Task:
@@ -206,7 +206,7 @@ def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | N
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """The rows of `splits.csv` by split, in the order of the file. DataError where it is missing or has changed."""
-    found: dict[str, list[SplitRow]] = {}
+    rows_of: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
         more = [name for name in (CONTENT, GROUP, NAME) if name in header]
@@ -217,7 +217,7 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
                 raise ValueError(f"it has the split {split!r}")
             cells = dict(zip(more, others, strict=True))
             row = SplitRow(name, label, cells.get(CONTENT, ""), cells.get(GROUP, ""))
-            found.setdefault(split, []).append(row)
+            rows_of.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
-    return found
+    return rows_of

@@ -77,9 +77,9 @@ def _parts(labels: Labels, wanted: Floats, seed: int, groups: Sequence[str] | No
         if labels.ndim > 1 or is_whole.mean() > 0.5:
             is_whole[:] = True
         if is_whole.any():
-            _, own = np.unique(numbers[is_whole], return_inverse=True)
+            _, group_of = np.unique(numbers[is_whole], return_inverse=True)
             totals = _counts(labels, np.zeros(len(labels), dtype=np.int64)).toarray()[0]
-            part[is_whole] = assign(_counts(labels[is_whole], own), totals, wanted, seed, keeps_half)[own]
+            part[is_whole] = assign(_counts(labels[is_whole], group_of), totals, wanted, seed, keeps_half)[group_of]
     alone = np.flatnonzero(part < 0)
     if len(alone):
         part[alone] = _alone(labels, part, alone, wanted, seed, keeps_half)
@@ -98,9 +98,9 @@ def _alone(labels: Labels, part: Labels, alone: Labels, wanted: Floats, seed: in
     def rounded(numbers: Floats, limit: Labels, turn: int) -> Labels:
         """Numbers (C,) rounded up or down so that their sum is kept, and none is above its limit."""
         ends = np.cumsum(np.clip(numbers, 0, limit)[by_size]).round(9) + uniform(1, seed, num_classes, turn)[0]
-        found = np.empty(num_classes, dtype=np.int64)
-        found[by_size] = np.diff(np.floor(ends), prepend=0)
-        return np.minimum(found, limit)
+        counts_of_class = np.empty(num_classes, dtype=np.int64)
+        counts_of_class[by_size] = np.diff(np.floor(ends), prepend=0)
+        return np.minimum(counts_of_class, limit)
 
     counts = np.zeros((len(wanted), num_classes), dtype=np.int64)
     left, upto = free.copy(), last
@@ -131,10 +131,10 @@ def _largest_remainders(numbers: Floats, limit: Labels, order: Labels) -> Labels
     No result is above its limit (C,). Of equal remainders, those that come first in the order (C,) are rounded up.
     """
     numbers = np.clip(numbers, 0, limit).round(9)
-    found = np.floor(numbers).astype(np.int64)
-    more = round(float((numbers - found).sum()))
-    found[order[np.argsort((found - numbers)[order], kind="stable")[:more]]] += 1
-    return np.minimum(found, limit)
+    rounded = np.floor(numbers).astype(np.int64)
+    more = round(float((numbers - rounded).sum()))
+    rounded[order[np.argsort((rounded - numbers)[order], kind="stable")[:more]]] += 1
+    return np.minimum(rounded, limit)
 
 
 def _most_outside(totals: Labels, outside: float) -> Labels:
@@ -176,7 +176,7 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
     of_group = [slice(*ends) for ends in zip(columns.indptr, columns.indptr[1:], strict=False)]
     squares, is_divisible = columns.multiply(columns).sum(axis=1), (columns > 0).sum(axis=0) > 1
     of_parts = np.arange(len(wanted))[:, None]
-    found: list[tuple[float, Labels]] = []
+    assignments: list[tuple[float, Labels]] = []
 
     def consider(part: Labels) -> None:
         """Add a copy of an assignment that obeys all rules, with its cost."""
@@ -188,7 +188,7 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
         in_parts = (part == of_parts) @ columns  # (P, C + 1)
         cost = float((np.square(in_parts - wanted[:, None]) / floor[:, None])[:, sums > 0].sum() / (sums > 0).sum())
         in_one = int((((in_parts > 1 - 1e-9).any(axis=0)) & is_divisible).sum())
-        found.append((cost + (0 if keeps_half else in_one), part))
+        assignments.append((cost + (0 if keeps_half else in_one), part))
 
     for start in range(min(_STARTS, max(1, _MOVES // num_groups))):
         drawn = uniform(2, seed, num_groups, start, np.arange(num_groups))
@@ -205,8 +205,8 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
             consider(part)
             if (part == before).all():
                 break
-    limit = 2 * min(cost for cost, _ in found) + _TOLERANCE
-    good = np.unique([part for cost, part in found if cost <= limit], axis=0)
+    limit = 2 * min(cost for cost, _ in assignments) + _TOLERANCE
+    good = np.unique([part for cost, part in assignments if cost <= limit], axis=0)
     return np.asarray(good[int(uniform(1, seed, num_groups)[0] * len(good))])
 
 
@@ -214,8 +214,8 @@ def _fill_empty(part: Labels, counts: scipy.sparse.csr_array, wanted: Floats, dr
     """Give each part without a group one of the nearest size, from a part with several; the last keeps every class."""
     shares, last = counts.sum(axis=1) / counts.sum(), len(wanted) - 1
     for number in np.flatnonzero(np.bincount(part, minlength=len(wanted)) == 0):
-        kept = counts[part == last].sum(axis=0) if keeps_class else np.full(counts.shape[1], np.inf)
-        has_last = scipy.sparse.csr_array((counts.data >= kept[counts.indices], counts.indices, counts.indptr))
+        last_counts = counts[part == last].sum(axis=0) if keeps_class else np.full(counts.shape[1], np.inf)
+        has_last = scipy.sparse.csr_array((counts.data >= last_counts[counts.indices], counts.indices, counts.indptr))
         is_needed = (part == last) & (has_last.sum(axis=1) > 0)
         movable = np.flatnonzero((np.bincount(part, minlength=len(wanted))[part] > 1) & ~is_needed)
         if len(movable):

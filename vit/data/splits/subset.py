@@ -78,22 +78,22 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
     All rows are halved by iterative stratification, and each half again. The subset is the first `num_images` rows in
     the order of these halves, so only the halves at its end are computed.
     """
-    chosen: list[Labels] = []
+    parts: list[Labels] = []
     rows, depth = np.arange(len(labels)), 0
     while len(rows) > num_images > 0:
         first, second = (rows[half] for half in iteratively_stratified(labels[rows], [0.5], seed * 64 + depth))
         if not (len(first) and len(second)):  # a pair of which both went to one half
             first, second = rows[:1], rows[1:]
         if num_images >= len(first):
-            chosen.append(first)
+            parts.append(first)
             num_images -= len(first)
             rows = second
         else:
             rows = first
         depth += 1
     if num_images:
-        chosen.append(rows)
-    return np.sort(np.concatenate(chosen))
+        parts.append(rows)
+    return np.sort(np.concatenate(parts))
 
 
 def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:
