@@ -34,14 +34,14 @@ class EmbeddingModel:
 
     def check_same(self, file: "EmbeddingModel", path: Path) -> None:
         """Raise UsageError where a file has vectors of another model, or of another preprocessing."""
-        again, own = "make the file again with 'vit embed'", f"and {self.source}"
+        again, ours = "make the file again with 'vit embed'", f"and {self.source}"
         if self.model_hash != file.model_hash:
             what = f"another model: {file.network} with the hash {file.model_hash}"
-            own += f" is {self.network} with the hash {self.model_hash}"
-            raise UsageError(f"{path} has vectors of {what}, {own}", f"give --model the model of the file, or {again}")
+            ours += f" is {self.network} with the hash {self.model_hash}"
+            raise UsageError(f"{path} has vectors of {what}, {ours}", f"give --model the model of the file, or {again}")
         if self.preprocess != file.preprocess:
             what = f"images that were prepared in another way: {file.preprocess}"
-            raise UsageError(f"{path} has vectors of {what}, {own} has {self.preprocess}", again)
+            raise UsageError(f"{path} has vectors of {what}, {ours} has {self.preprocess}", again)
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Embeddings:
             texts = (model.source, model.model_hash, model.network)
             if not all(isinstance(one, str) for one in texts) or not isinstance(model.preprocess, dict):
                 raise ValueError("what it says of its model is damaged")
-            kept = table.filter(pc.is_valid(table["vector"]))
+            rows = table.filter(pc.is_valid(table["vector"]))
             width = table.schema.field("vector").type.list_size
-            values = kept["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            paths, hashes = kept["path"].to_pylist(), kept["content_hash"].to_pylist()
+            values = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            paths, hashes = rows["path"].to_pylist(), rows["content_hash"].to_pylist()
         except KeyError as error:
             raise DataError(f"{path} is not a file of embeddings: it lacks {error}", _FIX) from error
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:

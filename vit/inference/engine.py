@@ -103,9 +103,9 @@ class Engine:
         logits = self.logits(image)
         # timm's networks may do anything with a last layer, and raise errors of many types; torch.fx prints them.
         with suppress(Exception), redirect_stderr(io.StringIO()):
-            found = self._output(with_features, image)
-            same = found.ndim == 2 and torch.allclose(found[:, :count], logits, rtol=0.01, atol=0.01, equal_nan=True)
-            return same and found.shape[1] > count
+            output = self._output(with_features, image)
+            same = output.ndim == 2 and torch.allclose(output[:, :count], logits, rtol=0.01, atol=0.01, equal_nan=True)
+            return same and output.shape[1] > count
         return False
 
     def logits_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,29 +173,29 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
             probabilities.append(of_batch[valid])
             novelty.append(novelty_of(features[valid]))
         labels.append(batch.label[batch.valid].cpu())
-        kept = valid.nonzero().flatten().tolist()
-        paths += [batch.path[row] for row in kept]
-        places += [(seen + row) * processes + rank for row in kept]
+        rows = valid.nonzero().flatten().tolist()
+        paths += [batch.path[row] for row in rows]
+        places += [(seen + row) * processes + rank for row in rows]
         left_out |= {path: error for path, error in zip(batch.path, batch.error, strict=True) if error}
         seen += len(batch)
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
-    names, truth, said = tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
-    found: Scored
+    names, truth, outputs = tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
+    scored: Scored
     if engine.rules is None:
         unlike = np.concatenate(novelty) if novelty else None
-        found = ScoredImages(names, truth, said, left_out, unlike, temperature=engine.temperature)
+        scored = ScoredImages(names, truth, outputs, left_out, unlike, temperature=engine.temperature)
     else:
         temperatures = tuple(engine.rules.temperatures.tolist())
-        found = ScoredLabels(names, truth.astype(np.int8), said, left_out, temperatures=temperatures)
+        scored = ScoredLabels(names, truth.astype(np.int8), outputs, left_out, temperatures=temperatures)
     if processes > 1:
-        parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
-        dist.all_gather_object(parts, (found, places))
-        found = _in_order(parts)
-    if not found.paths:
-        name, reason = next(iter(found.left_out.items()), ("", "there are none"))
-        raise DataError(f"none of {len(found.left_out):,} images can be read: {name}: {reason}", "fix the files")
-    return found
+        parts: list[tuple[Scored, list[int]]] = [(scored, places)] * processes
+        dist.all_gather_object(parts, (scored, places))
+        scored = _in_order(parts)
+    if not scored.paths:
+        name, reason = next(iter(scored.left_out.items()), ("", "there are none"))
+        raise DataError(f"none of {len(scored.left_out):,} images can be read: {name}: {reason}", "fix the files")
+    return scored
 
 
 def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
@@ -216,11 +216,11 @@ def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
 
 def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:
     """Features (n, D) of the valid images of all processes, on the CPU. Every process gets all features."""
-    found = [engine.logits_and_features(batch.image)[1].cpu()[batch.valid.cpu()] for batch in batches]
-    own = torch.cat(found) if found else torch.zeros(0, 0)
+    features = [engine.logits_and_features(batch.image)[1].cpu()[batch.valid.cpu()] for batch in batches]
+    of_process = torch.cat(features) if features else torch.zeros(0, 0)
     _, processes = rank_and_world_size()
     if processes == 1:
-        return own
-    parts: list[Tensor] = [own] * processes
-    dist.all_gather_object(parts, own)
+        return of_process
+    parts: list[Tensor] = [of_process] * processes
+    dist.all_gather_object(parts, of_process)
     return torch.cat([part for part in parts if len(part)])

@@ -95,43 +95,43 @@ def list_files(
     """
     columns = columns or TableColumns()
     skipped_folders: dict[str, int] = {}
-    given = [Path(os.path.expanduser(item)) for item in inputs]
-    if given and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in given):
-        found = [_listed(path, columns) for path in given]
+    input_paths = [Path(os.path.expanduser(item)) for item in inputs]
+    if input_paths and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in input_paths):
+        listed = [_listed(path, columns) for path in input_paths]
         keep_repeats = True
     else:
         for item in inputs[:1]:
             columns.refuse(os.fspath(item))
-        found = [_named(os.fspath(item), recursive, skipped_folders) for item in inputs]
-    paths = [path for part in found for path in part]
+        listed = [_named(os.fspath(item), recursive, skipped_folders) for item in inputs]
+    paths = [path for part in listed for path in part]
     if not paths:
         count = sum(skipped_folders.values())
         more = f" ({count:,} folder{'s' * (count != 1)} in it)" if count else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
     if keep_repeats:
-        return ListedImages(paths, skipped_folders=skipped_folders, counts=tuple(map(len, found)))
+        return ListedImages(paths, skipped_folders=skipped_folders, counts=tuple(map(len, listed)))
     return ListedImages(list(dict.fromkeys(paths)), skipped_folders=skipped_folders)
 
 
-def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
+def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
     """The files that one input names. Folders in it that are not read are counted in `skipped_folders`."""
-    name = os.path.expanduser(given)
+    name = os.path.expanduser(item)
     if os.path.isdir(name):
         if RunLayout(Path(name)).is_run:
-            raise UsageError(f"{given} is a run folder, not a folder of images", "give one model, then images")
+            raise UsageError(f"{item} is a run folder, not a folder of images", "give one model, then images")
         entries = list(_walk(name, recursive, set()))
         if skipped := sum(is_dir for _, is_dir in entries):
-            skipped_folders[given] = skipped
+            skipped_folders[item] = skipped
         return [path for path, is_dir in entries if not is_dir]
     if os.path.lexists(name):
         return [name]
     if not glob.has_magic(name):
         fix = "give files, folders or patterns such as 'photos/*.jpg'"
-        raise DataError(f"there is no {given}{path_beside(Path(name))}", fix)
+        raise DataError(f"there is no {item}{path_beside(Path(name))}", fix)
     matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
     if not matches:
-        raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
+        raise DataError(f"{item} matches no file", "check the pattern, and quote it if your shell changes it")
     return matches
 
 

@@ -44,15 +44,15 @@ class RowsAsked:
 
     def check_equal(self, other: "RowsAsked", where: Path) -> None:
         """Raise UsageError with the first difference to what another command asked for."""
-        for name, own, theirs in (
+        for name, ours, theirs in (
             ("IMAGES", self.images, other.images),
             ("the folder that IMAGES are relative to", self.folder, other.folder),
             ("MODEL (by its SHA-256)", self.model, other.model),
             ("--rows_per_part", self.rows_per_part, other.rows_per_part),
             *((f"--{name}", self.options.get(name), other.options.get(name)) for name in self.options | other.options),
         ):
-            if own != theirs:
-                before, now = (" ".join(one) if isinstance(one, tuple) else one for one in (theirs, own))
+            if ours != theirs:
+                before, now = (" ".join(value) if isinstance(value, tuple) else value for value in (theirs, ours))
                 problem = f"--parts {where} was begun with another value of {name}: {before}, and now {now}"
                 raise UsageError(problem, "give the same command again, or another folder")
 
@@ -64,8 +64,8 @@ class Manifest:
         self.path = path
         try:
             self._file = pq.ParquetFile(path)
-            found = json.loads((self._file.schema_arrow.metadata or {})[_KEY])
-            self.asked = RowsAsked(**{**found, "images": tuple(found["images"])})
+            content = json.loads((self._file.schema_arrow.metadata or {})[_KEY])
+            self.asked = RowsAsked(**{**content, "images": tuple(content["images"])})
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
             problem = f"{path} is not a manifest of 'vit predict --parts': {first_line(error)}"
             raise DataError(problem, "give another folder") from error
@@ -128,8 +128,8 @@ def _check_folder(files: PartsLayout) -> None:
     """Make the folder. Raise UsageError if it exists with files of others."""
     try:
         files.path.mkdir(parents=True, exist_ok=True)
-        own = (files.lock_path, files.listing_lock_path)
-        others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path not in own]
+        locks = (files.lock_path, files.listing_lock_path)
+        others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path not in locks]
     except OSError as error:
         raise ResourceError(f"cannot make the folder --parts {files.path}: {error.strerror}", "give another") from error
     if others and not files.manifest_path.is_file():
@@ -139,11 +139,11 @@ def _check_folder(files: PartsLayout) -> None:
 
 def _without_own(paths: Sequence[str], files: PartsLayout) -> Sequence[str]:
     """The images without files of the folder of parts, which may lie in a folder of images."""
-    own = files.path.resolve()
-    kept = [path for path in paths if own.name not in path or not Path(path).parent.resolve().is_relative_to(own)]
-    if not kept:
+    parts = files.path.resolve()
+    others = [path for path in paths if parts.name not in path or not Path(path).parent.resolve().is_relative_to(parts)]
+    if not others:
         raise DataError(f"IMAGES name no file outside of --parts {files.path}", "give files, folders or patterns")
-    return kept
+    return others
 
 
 def _write(path: Path, asked: RowsAsked, paths: Sequence[str]) -> None:
@@ -219,24 +219,24 @@ class PartsCheck:
 
 def check_parts(files: PartsLayout, manifest: Manifest, progress: Callable[[int, int], None]) -> PartsCheck:
     """Compare every row of every part with the manifest."""
-    found, there = PartsCheck(), files.finished()
-    found.foreign = sorted(there - {files.part_path(number).name for number in range(manifest.num_parts)})
+    check, there = PartsCheck(), files.finished()
+    check.foreign = sorted(there - {files.part_path(number).name for number in range(manifest.num_parts)})
     for number in range(manifest.num_parts):
         path = files.part_path(number)
         if path.name not in there:
-            found.missing.append(number)
+            check.missing.append(number)
             continue
         try:
-            problem = _problem(path, manifest, number, found)
+            problem = _problem(path, manifest, number, check)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             problem = first_line(error)
         if problem:
-            found.damaged[path.name] = problem
+            check.damaged[path.name] = problem
         progress(number + 1, manifest.num_parts)
-    return found
+    return check
 
 
-def _problem(path: Path, manifest: Manifest, number: int, found: PartsCheck) -> str:
+def _problem(path: Path, manifest: Manifest, number: int, check: PartsCheck) -> str:
     """Why a part is not that of the manifest; "" if it is. Its rows are counted."""
     file = pq.ParquetFile(path)
     metadata = file.schema_arrow.metadata or {}
@@ -251,9 +251,9 @@ def _problem(path: Path, manifest: Manifest, number: int, found: PartsCheck) -> 
         for row, (path_there, expected) in enumerate(zip(paths, wanted[start:], strict=False), start):
             if path_there != expected:
                 return f"row {row} is of {path_there}, and the manifest has {expected}"
-        found.statuses.update(statuses)
+        check.statuses.update(statuses)
         start += len(paths)
-    found.num_rows += start
+    check.num_rows += start
     return ""
 
 

@@ -120,13 +120,13 @@ def read_hashed(
     path: str, preprocess: Preprocess, reader: ImageReader | None = None
 ) -> tuple[str, str, Tensor | ImageError]:
     """A path, the content hash of its file ("" where it cannot be read), and its input or the reason for a failure."""
-    found = ""
+    digest = ""
     try:
         data = read_bytes(path) if reader is None else reader.read(path)
-        found = content_hash(data)
-        return path, found, _decoded(data, path, preprocess)
+        digest = content_hash(data)
+        return path, digest, _decoded(data, path, preprocess)
     except ImageError as error:
-        return path, found, error
+        return path, digest, error
 
 
 def status_of(error: ImageError) -> Status:
@@ -151,19 +151,19 @@ def rows_of(
     Without `read`, items are pictures. On a CPU `compute` runs in threads. On an accelerator it starts the computation,
     and waits for it where the first row is taken.
     """
-    own = _images_per_core(engine, len(items), batch_size)
-    if read is None and own == 0:  # no thread has anything to do
+    per_core = _images_per_core(engine, len(items), batch_size)
+    if read is None and per_core == 0:  # no thread has anything to do
         for ready in batched(items, batch_size):
             yield from compute(cast(list[M], ready))
         return
     picture: Callable[[T], M] = read or (lambda item: cast(M, item))
     with decode_threads() as parallel:
-        if own > 0:
+        if per_core > 0:
 
             def read_and_compute(part: list[T]) -> list[R]:
                 return list(compute([picture(item) for item in part]))
 
-            for rows in parallel(read_and_compute, batched(items, own), torch.get_num_threads()):
+            for rows in parallel(read_and_compute, batched(items, per_core), torch.get_num_threads()):
                 yield from rows
         elif engine.device.type == "cpu":
             for part in batched(items, batch_size):

@@ -116,10 +116,10 @@ class Predictor:
                 rows.append(named(item, index, self.preprocess))
         listed = list_images(paths, recursive, keep_repeats=True) if paths or not rows else ListedImages([])
         files, counts = iter(listed.paths), iter(listed.counts)
-        found: list[Named] = []
+        items: list[Named] = []
         for row in rows:
-            found += [row] if row is not None else [(path, path) for path in islice(files, next(counts))]
-        return self._predict(found, top_k, batch_size, listed.reader)
+            items += [row] if row is not None else [(path, path) for path in islice(files, next(counts))]
+        return self._predict(items, top_k, batch_size, listed.reader)
 
     def predict_files(
         self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE, reader: ImageReader | None = None
@@ -137,8 +137,8 @@ class Predictor:
     ) -> Iterator[Prediction]:
         """A Prediction for each (name, image)."""
 
-        def read(one: Named) -> Input:
-            return one[0], read_input(one[1], self.preprocess, one[0], reader, self.first_frames)
+        def read(item: Named) -> Input:
+            return item[0], read_input(item[1], self.preprocess, item[0], reader, self.first_frames)
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 
@@ -175,11 +175,11 @@ class Predictor:
         values, indices = probabilities.topk(min(top_k, len(self.class_names)), dim=1)
         sets = self.rule.members(probabilities.numpy(), inputs.numpy())
         groups = self.rule.groups(probabilities.numpy())
-        for path, numbers, top_values, chosen, novel, group in zip(
+        for path, numbers, top_values, members, novel, group in zip(
             paths, indices.tolist(), values.tolist(), sets, novelty, groups, strict=True
         ):
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
-            yield self._answer(path, top, group, tuple(self.class_names[c] for c in chosen), novel)
+            yield self._answer(path, top, group, tuple(self.class_names[c] for c in members), novel)
 
     def _answer(
         self,
@@ -207,21 +207,21 @@ class Predictor:
         return f"it is less like the training images than {least:.0%} of {self.fitted_on}"
 
     def _several(
-        self, paths: Sequence[str], found: Tensor, novelty: Sequence[float | None], top_k: int, rules: LabelRules
+        self, paths: Sequence[str], outputs: Tensor, novelty: Sequence[float | None], top_k: int, rules: LabelRules
     ) -> Iterator[Prediction]:
         """The predictions of a model that gives several labels, for probabilities (B, K) and novelties (B,).
 
         `top` has every label of an image, because a program looks for their probabilities there.
         """
-        has_label = above(found.numpy(), rules.thresholds)
-        order = found.argsort(dim=1, descending=True, stable=True).tolist()
+        has_label = above(outputs.numpy(), rules.thresholds)
+        order = outputs.argsort(dim=1, descending=True, stable=True).tolist()
         engine = self.engine.name
-        for path, values, numbers, chosen, novel in zip(paths, found.tolist(), order, has_label, novelty, strict=True):
+        for path, values, numbers, flags, novel in zip(paths, outputs.tolist(), order, has_label, novelty, strict=True):
             reason = self._reason_of_novelty(novel)
-            own = [] if reason else [k for k in numbers if chosen[k]]
-            ranked = [k for place, k in enumerate(numbers) if place < top_k or k in own]
+            label_numbers = [] if reason else [k for k in numbers if flags[k]]
+            ranked = [k for place, k in enumerate(numbers) if place < top_k or k in label_numbers]
             top = tuple((self.class_names[k], values[k]) for k in ranked)
-            labels = tuple(self.class_names[k] for k in own)
+            labels = tuple(self.class_names[k] for k in label_numbers)
             yield Prediction(path, "novel" if reason else "ok", "", None, top, reason, engine, labels, novel)
 
 

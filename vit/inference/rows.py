@@ -52,8 +52,8 @@ class RowWriter(ABC):
         if self.task.is_exclusive:
             more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
             answer = ["label", "probability", *more, *[LABELS] * self.has_sets, *[ANSWER] * self.has_answers]
-        own = [NOVELTY, "error", "engine", *[UNFINISHED] * bool(self.unfinished)]
-        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), *own]
+        last = [NOVELTY, "error", "engine", *[UNFINISHED] * bool(self.unfinished)]
+        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), *last]
 
     def cells(self, prediction: Prediction) -> list[Cell]:
         """A prediction as one row, with None for missing values."""
@@ -67,8 +67,8 @@ class RowWriter(ABC):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []
             answer += [prediction.answer or None] if self.has_answers else []
-        own = [prediction.novelty, prediction.error, prediction.engine, *[self.unfinished] * bool(self.unfinished)]
-        return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *own]
+        last = [prediction.novelty, prediction.error, prediction.engine, *[self.unfinished] * bool(self.unfinished)]
+        return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *last]
 
     @abstractmethod
     def write(self, prediction: Prediction) -> None:
@@ -110,8 +110,8 @@ class RowWriter(ABC):
             try:
                 name_new_file(self.partial, self.path)
             except FileExistsError as taken:
-                kept = f"it is kept, and the rows are in {self.partial}"
-                problem = f"another program has made {self.path} meanwhile; {kept}"
+                outcome = f"it is kept, and the rows are in {self.partial}"
+                problem = f"another program has made {self.path} meanwhile; {outcome}"
                 raise ResourceError(problem, "give the rows a name of their own") from taken
 
 

@@ -54,8 +54,8 @@ class PredictionSets:
             return cls(method, coverage, np.full(num_classes, _quantile(missing, coverage, scores.groups)))
         limits, groups = np.empty(num_classes), scores.groups
         for number in range(num_classes):
-            own = scores.labels == number
-            limits[number] = _quantile(missing[own], coverage, None if groups is None else groups[own])
+            in_class = scores.labels == number
+            limits[number] = _quantile(missing[in_class], coverage, None if groups is None else groups[in_class])
         return cls(method, coverage, limits)
 
     def members(self, probabilities: Probabilities, draws: Floats) -> npt.NDArray[np.bool_]:
@@ -95,8 +95,8 @@ def _quantile(scores: npt.NDArray[np.floating], coverage: float, groups: npt.NDA
     order = np.argsort(scores, kind="stable")
     places = np.cumsum(shares[order]).round(9)
     rank = round((float(shares.sum().round()) + 1) * coverage, 9)
-    found = int(np.searchsorted(places, rank))
-    return math.inf if found == len(scores) else float(scores[order[found]])
+    place = int(np.searchsorted(places, rank))
+    return math.inf if place == len(scores) else float(scores[order[place]])
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class AnswerRule:
 
     def groups(self, probabilities: Probabilities) -> list[str]:
         """For probabilities (n, C) the most probable group of the deepest level where it is sure; "" for none."""
-        found = [""] * len(probabilities)
+        answers = [""] * len(probabilities)
         for level, least in self.levels:
             sums = level.joined(probabilities)
             for row in np.flatnonzero(sums.max(axis=1) >= least):
-                found[row] = found[row] or level.names[sums[row].argmax()]
-        return found
+                answers[row] = answers[row] or level.names[sums[row].argmax()]
+        return answers
 
     def members(self, probabilities: Probabilities, images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
@@ -138,7 +138,7 @@ class AnswerRule:
             draws = np.array([float(uniform(1, int.from_bytes(digest[:7], "little"))[0]) for digest in digests])
         inside = self.sets.members(probabilities, draws)
         order = np.argsort(-probabilities, axis=1, kind="stable")
-        return [tuple(row[chosen[row]].tolist()) for row, chosen in zip(order, inside, strict=True)]
+        return [tuple(row[is_member[row]].tolist()) for row, is_member in zip(order, inside, strict=True)]
 
 
 def answer_rule(

@@ -87,8 +87,8 @@ def _most_probable(losses: Callable[[float], PerLabel], split: str, groups: Labe
             return float(losses(log_temperature).sum()) / effect + 0.5 * (log_temperature / prior_std) ** 2
 
         ends = np.log(LOWEST), np.log(HIGHEST)
-        found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-6})
-        return float(found.x), float(found.fun)
+        optimum = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-6})
+        return float(optimum.x), float(optimum.fun)
 
     _, least_loss = minimum(1.0, np.inf)
     likely, _ = minimum(1.0, PRIOR_STD)  # without the prior, slopes vanish where every prediction is right

@@ -65,13 +65,13 @@ def level_thresholds(target: float, scores: ValidationScores) -> list[float]:
     yet. The search before it has not seen whether these are right, but for those of its last test, which have an error.
     So the promise of `threshold_for` holds for each level. Infinity: no answer of a level has the guarantee.
     """
-    left, found = np.ones(len(scores), dtype=bool), list[float]()
-    for one in (scores, *scores.levels):
-        here = left & (one.highest > 0)
+    left, thresholds = np.ones(len(scores), dtype=bool), list[float]()
+    for level in (scores, *scores.levels):
+        here = left & (level.highest > 0)
         groups = None if scores.groups is None else scores.groups[here]
-        found.append(threshold_for(target, one.highest[here], one.correct[here], groups))
-        left &= one.highest < found[-1]
-    return found
+        thresholds.append(threshold_for(target, level.highest[here], level.correct[here], groups))
+        left &= level.highest < thresholds[-1]
+    return thresholds
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class _Above:
             return cls(-values, *counts, counts[0], errors / images, images)
         order = np.lexsort((level, groups))  # each group's images, the most confident first
         number = _within(np.ones(len(order)), groups[order])
-        found = _within(wrong[order], groups[order])
-        before = np.where(number > 1, (found - wrong[order]) / np.maximum(number - 1, 1), 0.0)
+        num_wrong = _within(wrong[order], groups[order])
+        before = np.where(number > 1, (num_wrong - wrong[order]) / np.maximum(number - 1, 1), 0.0)
         placed = np.empty((3, len(order)))
         # what an image adds to its group's part
-        placed[:, order] = number == 1, found / number - before, 2 * number - 1
+        placed[:, order] = number == 1, num_wrong / number - before, 2 * number - 1
         units, fractions, squares = map(above, placed)
         return cls(-values, *counts, units.round().astype(np.int64), fractions / units, images**2 / squares)
 

@@ -49,13 +49,13 @@ def without_telemetry() -> Iterator[None]:
 
 def check_engine(engine: EngineName, model: Path, device: str) -> None:
     """Raise UsageError where an engine is not installed, or cannot compute a model on a device."""
-    what, own = _OWN_ENGINE.get(model.suffix, ("", ""))
-    if own and engine not in ("auto", own):
-        raise UsageError(f"--engine {engine}, but {what} is computed with {own}", "leave --engine out")
-    if own and device not in ("auto", "cpu"):
+    what, library = _OWN_ENGINE.get(model.suffix, ("", ""))
+    if library and engine not in ("auto", library):
+        raise UsageError(f"--engine {engine}, but {what} is computed with {library}", "leave --engine out")
+    if library and device not in ("auto", "cpu"):
         raise UsageError(f"--device {device}, but {what} is computed with cpu", "leave --device out")
     if engine == "openvino" and device not in ("auto", "cpu"):
         problem = f"--device {device}, but --engine openvino computes on the CPU"
         raise UsageError(problem, "leave --device out, or --engine")
-    if own == "openvino" or engine == "openvino":
-        check_installed(str(model) if own else "--engine openvino")
+    if library == "openvino" or engine == "openvino":
+        check_installed(str(model) if library else "--engine openvino")

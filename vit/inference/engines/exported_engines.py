@@ -56,10 +56,10 @@ class ExportedEngine(ABC):
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
-        found = self._compute(images.numpy())
-        if found.shape != (len(images), len(self.description.class_names)):
-            raise CheckpointError(f"{self._place} gave {found.shape} for {len(images)} images", self._fix)
-        return torch.from_numpy(found)
+        computed = self._compute(images.numpy())
+        if computed.shape != (len(images), len(self.description.class_names)):
+            raise CheckpointError(f"{self._place} gave {computed.shape} for {len(images)} images", self._fix)
+        return torch.from_numpy(computed)
 
 
 class OnnxEngine(ExportedEngine):
@@ -79,28 +79,28 @@ class OnnxEngine(ExportedEngine):
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            told = self._session.get_modelmeta().custom_metadata_map
-            plain = json.loads(told[KEY])
+            metadata = self._session.get_modelmeta().custom_metadata_map
+            plain = json.loads(metadata[KEY])
             inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
             outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
         except Exception as error:  # onnxruntime has its own class for every failure
             problem = f"{path} cannot be used: {type(error).__name__}: {first_line(error)}"
             raise CheckpointError(problem, _ONNX_FIX) from error
         super().__init__(read_description(plain, path, _ONNX_FIX), path, _ONNX_FIX)
-        self.precision = "int8" if told.get("precision") == "int8" else "32-true"
+        self.precision = "int8" if metadata.get("precision") == "int8" else "32-true"
         side, count = self.preprocess.image_size, len(self.description.class_names)
         image = [self.preprocess.channels, side, side]
         expected = [(INPUT, "tensor(uint8)", image)], [(OUTPUT, "tensor(float)", [count])]
         _check_ports(path, (inputs, outputs), expected, _ONNX_FIX)
 
     def _compute(self, images: Array) -> Array:
-        (found,) = self._session.run([OUTPUT], {INPUT: images})
-        return np.asarray(found)
+        (probabilities,) = self._session.run([OUTPUT], {INPUT: images})
+        return np.asarray(probabilities)
 
 
-def _check_ports(path: Path, found: tuple[object, object], expected: tuple[object, object], fix: str) -> None:
-    if found != expected:
-        raise CheckpointError(f"{path} has inputs {found[0]} and outputs {found[1]}, not {expected}", fix)
+def _check_ports(path: Path, ports: tuple[object, object], expected: tuple[object, object], fix: str) -> None:
+    if ports != expected:
+        raise CheckpointError(f"{path} has inputs {ports[0]} and outputs {ports[1]}, not {expected}", fix)
 
 
 def _checked_onnx(path: Path) -> bytes:
@@ -115,14 +115,14 @@ def _checked_onnx(path: Path) -> bytes:
         problem = f"{path} ({len(content):,} bytes) is not an ONNX file, or is incomplete"
         raise CheckpointError(problem, _ONNX_FIX) from error
     foreign = {node.domain for node in model.graph.node} | {used.domain for used in model.opset_import}
-    for what, found in (
+    for what, applies in (
         ("keeps weights in other files", any(tensor.data_location for tensor in _tensors(model))),
         ("has operators that are not ONNX's own", bool(foreign - {""}) or len(model.functions) > 0),
         ("has graphs inside its graph", any(item.HasField("g") or item.graphs for item in _attributes(model))),
         ("holds sparse weights", len(model.graph.sparse_initializer) > 0),
         ("has no description of its classes and preprocessing", KEY not in {item.key for item in model.metadata_props}),
     ):
-        if found:
+        if applies:
             raise CheckpointError(f"{path} {what}", _ONNX_FIX)
     return content
 

@@ -119,11 +119,11 @@ def _measured_threshold(
 ) -> MeasuredThreshold:
     least, *above = level_thresholds(target, scores)
     kept = scored.confidences >= least
-    found = MeasuredThreshold(target, None, None, None)
+    measured = MeasuredThreshold(target, None, None, None)
     if least < math.inf:
-        found = MeasuredThreshold(target, least, *_shares(kept, scored.correct, scored.groups))
+        measured = MeasuredThreshold(target, least, *_shares(kept, scored.correct, scored.groups))
     if min(above, default=math.inf) == math.inf:
-        return found
+        return measured
     answered, right = kept.copy(), scored.correct & kept
     for level, least_of_level in zip(levels_of(class_names), above, strict=True):
         sums = level.joined(scored.probabilities)
@@ -131,7 +131,7 @@ def _measured_threshold(
         right |= new & (sums.argmax(axis=1) == level.group_of[scored.labels])
         answered |= new
     share, accuracy = _shares(answered, right, scored.groups)
-    return replace(found, answered=share, right=accuracy)
+    return replace(measured, answered=share, right=accuracy)
 
 
 def _shares(kept: Bools, right: Bools, groups: Labels | None) -> tuple[Metric, Metric | None]:

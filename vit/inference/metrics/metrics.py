@@ -226,12 +226,12 @@ def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
 
 def by_level(scored: ScoredImages, class_names: Sequence[str]) -> list[LevelAccuracy]:
     """The accuracy at each level of the class names, the deepest first."""
-    found = []
+    accuracies = []
     for level in levels_of(class_names):
         right = level.sums(scored.probabilities).argmax(axis=1) == level.group_of[scored.labels]
         accuracy = Metric.share(right, scored.groups)
-        found.append(LevelAccuracy(level.depth, len(level.names), level.example, accuracy))
-    return found
+        accuracies.append(LevelAccuracy(level.depth, len(level.names), level.example, accuracy))
+    return accuracies
 
 
 def uncalibrated(scored: ScoredImages) -> Calibration:

@@ -70,22 +70,22 @@ class WeakGroups:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for metrics.json."""
-        rows = [{name: value for name, value in vars(one).items() if name != "wrong"} for one in self.found]
+        rows = [{name: value for name, value in vars(group).items() if name != "wrong"} for group in self.found]
         return {"num_tested": self.num_tested, "groups": rows}
 
 
 def weak_groups(wrong: Bools, groups: Sequence[Group]) -> WeakGroups:
     """The groups with more errors than all other images; groups of fewer than 20 images, or others, are not tested."""
     total, num_wrong = len(wrong), int(wrong.sum())
-    tested = [one for one in groups if FEWEST_OF_GROUP <= one[1].sum() <= total - FEWEST_OF_GROUP]
-    p_values = [hypergeom.sf((wrong & own).sum() - 1, total, num_wrong, own.sum()) for _, own in tested]
-    found = []
-    for (name, own), p in zip(tested, holm(p_values), strict=True):
+    tested = [group for group in groups if FEWEST_OF_GROUP <= group[1].sum() <= total - FEWEST_OF_GROUP]
+    p_values = [hypergeom.sf((wrong & members).sum() - 1, total, num_wrong, members.sum()) for _, members in tested]
+    weak = []
+    for (name, members), p in zip(tested, holm(p_values), strict=True):
         if p < ALPHA:
-            error, other_error = float(wrong[own].mean()), float(wrong[~own].mean())
-            places = tuple(np.flatnonzero(wrong & own).tolist())
-            found.append(WeakGroup(name, int(own.sum()), error, other_error, p, places))
-    return WeakGroups(tuple(sorted(found, key=lambda one: one.other_error - one.error)), len(tested))
+            error, other_error = float(wrong[members].mean()), float(wrong[~members].mean())
+            places = tuple(np.flatnonzero(wrong & members).tolist())
+            weak.append(WeakGroup(name, int(members.sum()), error, other_error, p, places))
+    return WeakGroups(tuple(sorted(weak, key=lambda group: group.other_error - group.error)), len(tested))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -148,9 +148,9 @@ class ImageTraits:
         if scored.groups is None:
             return weak_groups(~scored.correct, groups)
         first = np.unique(scored.groups, return_index=True)[1]
-        alone = weak_groups(~scored.correct[first], [(name, own[first]) for name, own in groups])
-        found = tuple(replace(one, wrong=tuple(first[[*one.wrong]].tolist())) for one in alone.found)
-        return replace(alone, found=found)
+        alone = weak_groups(~scored.correct[first], [(name, members[first]) for name, members in groups])
+        weak = tuple(replace(group, wrong=tuple(first[[*group.wrong]].tolist())) for group in alone.found)
+        return replace(alone, found=weak)
 
 
 def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating[Any]]) -> list[Group]:
@@ -158,7 +158,7 @@ def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating[Any
     least, most = np.nanquantile(values, (0.2, 0.8))
     lowest, highest = np.asarray(values <= least), np.asarray(values >= most)
     names = f"{low} images ({trait} up to {least:.3g})", f"{high} images ({trait} from {most:.3g})"
-    return [(name, own) for name, own in zip(names, (lowest, highest), strict=True) if own.mean() <= 0.4]
+    return [(name, members) for name, members in zip(names, (lowest, highest), strict=True) if members.mean() <= 0.4]
 
 
 def _of_column(column: str, cells: Sequence[str]) -> list[Group]:
@@ -177,13 +177,13 @@ def _clusters(features: Tensor, labels: Labels, class_names: Sequence[str]) -> l
     """Clusters of features (n, D) of length 1, by k-means with a fixed seed, named after their most frequent class."""
     from sklearn.cluster import KMeans
 
-    own = KMeans(CLUSTERS, n_init=1, random_state=0).fit_predict(F.normalize(features, dim=1).numpy())
-    found = []
+    cluster_of = KMeans(CLUSTERS, n_init=1, random_state=0).fit_predict(F.normalize(features, dim=1).numpy())
+    clusters = []
     for number in range(CLUSTERS):
-        counts = np.bincount(labels[own == number], minlength=len(class_names))
-        words = f"{counts.max() / max(1, counts.sum()):.0%} {class_names[int(counts.argmax())]}"
-        found.append((f"look-alikes {number + 1} of {CLUSTERS} ({words})", own == number))
-    return found
+        counts = np.bincount(labels[cluster_of == number], minlength=len(class_names))
+        majority = f"{counts.max() / max(1, counts.sum()):.0%} {class_names[int(counts.argmax())]}"
+        clusters.append((f"look-alikes {number + 1} of {CLUSTERS} ({majority})", cluster_of == number))
+    return clusters
 
 
 def _sizes(samples: Samples, paths: Sequence[str]) -> npt.NDArray[np.float64] | None:

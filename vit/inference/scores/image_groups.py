@@ -97,11 +97,11 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     independent = float(squares.sum())
     if groups is None or independent == 0:
         return independent
-    sizes, sums, own = np.bincount(groups), np.bincount(groups, deviations), np.bincount(groups, squares)
-    sizes, sums, own = (found[sizes > 0] for found in (sizes, sums, own))
+    sizes, sums, square_sums = np.bincount(groups), np.bincount(groups, deviations), np.bincount(groups, squares)
+    sizes, sums, square_sums = (totals[sizes > 0] for totals in (sizes, sums, square_sums))
     count, num_groups = len(deviations), len(sizes)
     by_sums = _of_few(num_groups) * float(np.square(sums).sum())
-    pairs = float(((np.square(sums) - own) / sizes).sum())
+    pairs = float(((np.square(sums) - square_sums) / sizes).sum())
     correlation = pairs / (count - num_groups) * count / independent if count > num_groups else 0.0
     alike = independent / count * (count + min(max(correlation, 0.0), 1.0) * float((sizes * (sizes - 1)).sum()))
     return max(independent, _student_factor(sizes) ** 2 * max(by_sums, alike))
@@ -130,6 +130,6 @@ def gathered(flags: Bools, groups: Labels | None) -> Floats:
     _, firsts, numbers, sizes = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
     share, count = float(values.mean()), len(values)
     sums = np.bincount(numbers, values - share)
-    found = np.full(count, share)
-    found[firsts] += _student_factor(sizes) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
-    return found
+    gathered_values = np.full(count, share)
+    gathered_values[firsts] += _student_factor(sizes) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
+    return gathered_values

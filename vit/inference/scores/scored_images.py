@@ -105,11 +105,11 @@ class ScoredImages(Scored):
 
     def without(self, left_out: Mapping[str, str]) -> "ScoredImages":
         """Without images {path: reason}, and without novelty; DataError where none is left."""
-        kept = np.array([path not in left_out for path in self.paths])
-        if not kept.any():
+        is_kept = np.array([path not in left_out for path in self.paths])
+        if not is_kept.any():
             raise DataError("no image can be read by every model", "give models of the same channels and window")
         paths = tuple(path for path in self.paths if path not in left_out)
-        rows = {"labels": self.labels[kept], "probabilities": self.probabilities[kept]}
+        rows = {"labels": self.labels[is_kept], "probabilities": self.probabilities[is_kept]}
         return replace(self, paths=paths, left_out=left_out, novelty=None, groups=None, **rows)
 
     def rows(self, class_names: Sequence[str]) -> list[ScoredRow]:
