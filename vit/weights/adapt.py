@@ -100,15 +100,15 @@ def adapt(
             taken[name] = value
             changes[name].append(f"by timm, for {network.image_size} pixels")
     initialized: dict[str, str] = {}
-    kept = _kept_rows(classes, heads, taken, expected)
+    old_row_of = _kept_rows(classes, heads, taken, expected)
     for name in heads:
         if name not in taken:
             initialized[name] = "the weights have no such head"
-        elif kept:
+        elif old_row_of:
             rows = torch.zeros(expected[name].shape)
-            rows[list(kept)] = taken[name].float()[list(kept.values())]
+            rows[list(old_row_of)] = taken[name].float()[list(old_row_of.values())]
             taken[name] = rows
-            changes[name].append(f"rows of {len(kept)} classes kept")
+            changes[name].append(f"rows of {len(old_row_of)} classes kept")
         elif taken[name].shape != expected[name].shape:
             initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
         elif classes is not None and list(classes.old) != list(classes.new):
@@ -127,13 +127,13 @@ def adapt(
     ]
     if wrong:
         raise ValueError(_first(sorted(wrong), "; "))
-    names = classes.new if classes is not None and kept else ()
+    names = classes.new if classes is not None and old_row_of else ()
     return taken, LoadReport(
         sorted(taken.keys() - changes.keys()),
         {name: "; ".join(hows) for name, hows in changes.items()},
         initialized,
-        kept_rows=tuple(name for number, name in enumerate(names) if number in kept),
-        new_rows=tuple(name for number, name in enumerate(names) if number not in kept),
+        kept_rows=tuple(name for number, name in enumerate(names) if number in old_row_of),
+        new_rows=tuple(name for number, name in enumerate(names) if number not in old_row_of),
     )
 
 
@@ -228,11 +228,11 @@ def head_names(network: Network) -> set[str]:
     places = classifier_names(network)
     below, count = tuple(f"{place}." for place in places), network.num_classes
     sizes = {name: value.shape for name, value in network.named_parameters() if name.startswith(below)}
-    found = {name for name, size in sizes.items() if size[:1] == (count,)}
+    names = {name for name, size in sizes.items() if size[:1] == (count,)}
     linear = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)}
-    if not found:
+    if not names:
         heads = [name for name, layer in linear.items() if layer.out_features == count]
         return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
     kinds = {(name.rpartition(".")[0], linear[name].weight.shape) for name in places if name in linear}
     beside = [name for name, layer in linear.items() if (name.rpartition(".")[0], layer.weight.shape) in kinds]
-    return found | {f"{name}.{part}" for name in beside for part, _ in linear[name].named_parameters()}
+    return names | {f"{name}.{part}" for name in beside for part, _ in linear[name].named_parameters()}

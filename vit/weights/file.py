@@ -73,21 +73,21 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
         raise CheckpointError(f"there is no file {path}", _FIX)
     try:
         if path.suffix == ".npz":
-            found = WeightsFile(_npz(path))
+            content = WeightsFile(_npz(path))
         elif path.suffix == ".safetensors":
             _check_header(path)
-            found = WeightsFile(load_file(path))
+            content = WeightsFile(load_file(path))
         else:
-            found = _pytorch(path, state)
+            content = _pytorch(path, state)
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
         fix = _RUNS_CODE if "run code" in str(error) else _FIX
         why = stand_in(path) or first_line(error)
         raise CheckpointError(f"{path} ({size}) is not a whole {what}: {why}", fix) from error
-    if not found.weights:
+    if not content.weights:
         raise CheckpointError(f"{path} holds no tensors", _FIX)
-    named = {_WRAPPERS.sub("", name): value for name, value in found.weights.items()}
+    named = {_WRAPPERS.sub("", name): value for name, value in content.weights.items()}
     weights = {name: value.float() if value.is_floating_point() else value for name, value in named.items()}
     broken = next((name for name, value in weights.items() if _is_broken(name, value)), None)
     if broken is not None:
@@ -95,7 +95,7 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
     matrices = [value for value in weights.values() if value.ndim > 1]
     if matrices and not any(bool(value.any()) for value in matrices):
         raise CheckpointError(f"all weights of {path} are 0", "take another file; a download may have been cut off")
-    return replace(found, weights=weights)
+    return replace(content, weights=weights)
 
 
 def _is_broken(name: str, value: Tensor) -> bool:
@@ -172,12 +172,12 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
             _check_count(len(archive.infolist()))
     with torch.serialization.safe_globals(_PLAIN):
         content = load_plain(path)
-    found, place, others = one_set(content, state)
-    if isinstance(found, dict):  # OpenAI's CLIP has numbers beside its weights
-        found = {name: value for name, value in found.items() if isinstance(value, Tensor)}
-    if not are_weights(found, path.stat().st_size):
+    tensors, place, others = one_set(content, state)
+    if isinstance(tensors, dict):  # OpenAI's CLIP has numbers beside its weights
+        tensors = {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
+    if not are_weights(tensors, path.stat().st_size):
         raise ValueError("it does not hold a dictionary of names and tensors")
-    weights = {name: value.detach() for name, value in cast(Weights, found).items()}
+    weights = {name: value.detach() for name, value in cast(Weights, tensors).items()}
     return WeightsFile(weights, stated_of(content), place, describe_choice(place, others))
 
 

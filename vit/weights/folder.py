@@ -104,9 +104,9 @@ def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
         "num_classes": True,  # the classifier shows it
     }
     keys = sorted(map(str, arguments))  # only a training drops
-    other = [key for key in keys if not is_fine.get(key, key in _FREE_ARGUMENTS or "drop" in key)]
-    if other:
-        raise CheckpointError(f"{source} changes timm's {name} by {', '.join(other)}", _FIX)
+    changes = [key for key in keys if not is_fine.get(key, key in _FREE_ARGUMENTS or "drop" in key)]
+    if changes:
+        raise CheckpointError(f"{source} changes timm's {name} by {', '.join(changes)}", _FIX)
     try:
         return named_model(name, size, pool)
     except Exception as error:  # timm raises many kinds for sizes that it cannot build
@@ -117,11 +117,11 @@ def arguments_of(settings: Config) -> dict[str, Any]:
     """Arguments of timm.create_model that the settings of a training state: image size, pooling, other changes."""
     sizes = (settings.get(key) for key in ("input_size", "img_size", "image_size", "val_crop_size"))
     size = next((size for size in sizes if size and isinstance(size, int | list | tuple)), None)
-    found: dict[str, Any] = {"img_size": size if isinstance(size, int | None) else size[-2:]}
+    arguments: dict[str, Any] = {"img_size": size if isinstance(size, int | None) else size[-2:]}
     if settings.keys() >= TIMM_SETTINGS:
-        found |= {"global_pool": settings.get("gp"), "bn_eps": settings.get("bn_eps")}
-        found |= settings.get("model_kwargs") or {}
-    return {key: value for key, value in found.items() if value not in (None, "")}
+        arguments |= {"global_pool": settings.get("gp"), "bn_eps": settings.get("bn_eps")}
+        arguments |= settings.get("model_kwargs") or {}
+    return {key: value for key, value in arguments.items() if value not in (None, "")}
 
 
 def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedFacts:

@@ -114,8 +114,8 @@ def _cached(repository: str) -> str | None:
     """The file of weights in the cache; None: the cache has none."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repository, _FILE) if repository else None
-    return found if isinstance(found, str) else None
+    file = try_to_load_from_cache(repository, _FILE) if repository else None
+    return file if isinstance(file, str) else None
 
 
 def _asked(repository: str) -> tuple[int | None, str]:
@@ -191,8 +191,8 @@ def license_of_card(folder: Path) -> str:
         return UNKNOWN
     if not isinstance(plain, Mapping):
         return UNKNOWN
-    found = plain.get("license")
-    words = found if isinstance(found, list) else [found]
+    value = plain.get("license")
+    words = value if isinstance(value, list) else [value]
     named = [plain.get("license_name") if word == "other" and plain.get("license_name") else word for word in words]
     stated = [word for word in map(_stated, named) if word != UNKNOWN]
     return ", ".join(dict.fromkeys(stated)) or UNKNOWN

@@ -75,9 +75,9 @@ def is_published(model: TimmModel, name: str, weights: Weights) -> bool:
 
     A file without a tag must also have timm's number of classes: a training of somebody's own often has another.
     """
-    tag, own = name.partition(".")[2], model.config.get("tag")
-    if tag or not own:
-        return bool(tag) and tag == own
+    tag, own_tag = name.partition(".")[2], model.config.get("tag")
+    if tag or not own_tag:
+        return bool(tag) and tag == own_tag
     ends = tuple(f"{head}.weight" for head in model.heads)
     rows = {len(value) for key, value in weights.items() if key.endswith(ends) and value.ndim > 1}
     sets = import_timm().models.get_arch_pretrained_cfgs(model.name)
@@ -119,20 +119,20 @@ def named_by_torchvision(
         (*_, head) = (place for place, layer in theirs.named_modules() if isinstance(layer, nn.Linear))
         shapes = {key: value.shape for key, value in theirs.state_dict().items()}
         try:
-            own = TimmModel(name, {"classifier": head}, None, model.image_size, shapes).weights_of(weights, state)
+            matched = TimmModel(name, {"classifier": head}, None, model.image_size, shapes).weights_of(weights, state)
         except ValueError:
             continue
-        if own.num_classes:
-            return name, own
+        if matched.num_classes:
+            return name, matched
     return None
 
 
 def read_as_torchvision(model: TimmModel, weights: Weights, state: State | None = None) -> TimmWeights | None:
     """The tensors of `named_by_torchvision` in timm's names; None where that finds none. Errors: `timm_weights`."""
-    if (found := named_by_torchvision(model, weights, state)) is None:
+    if (match := named_by_torchvision(model, weights, state)) is None:
         return None
-    name, own = found
-    return replace(own, weights=timm_weights(name, own.weights, model.image_size, own.num_classes))
+    name, matched = match
+    return replace(matched, weights=timm_weights(name, matched.weights, model.image_size, matched.num_classes))
 
 
 def timm_weights(name: str, weights: Weights, image_size: int, num_classes: int = 1000) -> Weights:

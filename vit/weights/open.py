@@ -50,8 +50,8 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
         return _foreign(source, WeightsFile(weights), facts)
     path = _path_of(source)
     if _is_folder(path):
-        found = _foreign(source, read_weights_file(path, state), read_folder(path), state)
-        return _with_own_rules(found, path / "model.safetensors")
+        pretrained = _foreign(source, read_weights_file(path, state), read_folder(path), state)
+        return _with_own_rules(pretrained, path / "model.safetensors")
     path = start_of(path)
     check_local(path)
     if path.suffix not in (".safetensors", ".npz") and path.is_file() and is_ours(path):
@@ -106,25 +106,25 @@ def _exported(source: str, path: Path, description: Description) -> PretrainedWe
     weights, options = read_weights_file(path).weights, description.spec.options
     if "rope2d" in str(options.get("pos_embed")):
         weights = rotary.own_names(weights)  # a file for timm has timm's names
-    found = _described(path, source, "vit export", weights, description, "the file")
+    made = _described(path, source, "vit export", weights, description, "the file")
     if not description.class_names:
-        return replace(found, format="vit pretrain")
+        return replace(made, format="vit pretrain")
     if description.spec.name not in CATALOG:  # a file for timm has timm's names
         is_ours = all(name.startswith(_PREFIX) for name in weights)
-        return found if is_ours else replace(found, weights={_PREFIX + name: value for name, value in weights.items()})
+        return made if is_ours else replace(made, weights={_PREFIX + name: value for name, value in weights.items()})
     is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
     held: Options = {"pos_embed": "learned"} if is_fixed else {}
     network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
-    return replace(found, network=network)
+    return replace(made, network=network)
 
 
-def _with_own_rules(found: PretrainedWeights, path: Path) -> PretrainedWeights:
+def _with_own_rules(pretrained: PretrainedWeights, path: Path) -> PretrainedWeights:
     """The weights of a folder with the thresholds and scores that `vit export` wrote into their file, if it did."""
     about = _description_in(path)
-    if about is None or about.class_names != found.class_names:
-        return found
+    if about is None or about.class_names != pretrained.class_names:
+        return pretrained
     scores = about.validation_scores
-    return replace(found, multilabel=about.multilabel, temperature=about.temperature, validation_scores=scores)
+    return replace(pretrained, multilabel=about.multilabel, temperature=about.temperature, validation_scores=scores)
 
 
 def _described(
@@ -166,10 +166,10 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
             f"name it: --network {fitting[0] if fitting else 'NAME'} of 'vit train' or 'vit convert' ('vit models' "
             "lists all), or rename the file as timm names the network, such as resnet50.pth",
         )
-    found, converted, prefix = matched
+    kind, converted, prefix = matched
     if facts.config.get("problem_type") == "regression":
-        kept, left_out = without(converted.weights, {r"head(_dist)?\..*": PREDICTS_NUMBERS})
-        converted = replace(converted, weights=kept, dropped=converted.dropped | left_out)
+        without_head, left_out = without(converted.weights, {r"head(_dist)?\..*": PREDICTS_NUMBERS})
+        converted = replace(converted, weights=without_head, dropped=converted.dropped | left_out)
     check_state((file.place, prefix), state, source)
     named = _options_of_model(model, converted)
     if model is not None and named is None and facts.named_by:
@@ -181,7 +181,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
             "timm:NAME",
         )
     about = model if named is not None else None
-    stated, guessed = _preprocess(facts, about, StatedPreprocess(converted.preprocess, f"usual for {found.name} files"))
+    stated, guessed = _preprocess(facts, about, StatedPreprocess(converted.preprocess, f"usual for {kind.name} files"))
     stated = replace(stated, source=stated.source + _border(facts.config, converted.weights["patch_embed.proj.weight"]))
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
@@ -193,7 +193,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     if facts.is_exact and model is None:
         options.setdefault("num_heads", published_heads(converted.weights["blocks.0.attn.qkv.weight"].shape[-1]))
     return PretrainedWeights(
-        source, found.name, converted.weights, num_classes, class_names, stated.values, stated.source,
+        source, kind.name, converted.weights, num_classes, class_names, stated.values, stated.source,
         converted.dropped, options=options, image_size=None if about is None else about.image_size,
         undecided=converted.undecided, license=_license(facts, about), guessed=(*guessed, *assumed),
         multilabel=unfitted_rules(facts.task, num_classes) if num_classes else None,
@@ -231,24 +231,24 @@ def _of_timm(
 ) -> PretrainedWeights:
     """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
     try:
-        own = model.weights_of(file.weights, state)
+        matched = model.weights_of(file.weights, state)
     except ValueError as error:
-        found = read_as_torchvision(model, file.weights, state)
-        if found is None and facts.named_by:
+        of_torchvision = read_as_torchvision(model, file.weights, state)
+        if of_torchvision is None and facts.named_by:
             raise _not_those_of(model, facts, source, f": {error}") from error
-        if found is None:
+        if of_torchvision is None:
             problem = f"{source} is named as timm's {model.name}, whose tensors are others: {error}"
             fix = f"rename the file if it is another network, or give timm:{model.name}"
             raise CheckpointError(problem, fix) from error
-        own = found
-    check_state((file.place, own.prefix), state, source)
+        matched = of_torchvision
+    check_state((file.place, matched.prefix), state, source)
     stated, guessed = _preprocess(facts, model, None)
-    class_names, assumed = _class_names(facts, own.num_classes)
+    class_names, assumed = _class_names(facts, matched.num_classes)
     assumed += () if facts.has_size or facts.is_exact else ("image_size",)
     return PretrainedWeights(
-        source, "timm", {f"{_PREFIX}{key}": value for key, value in own.weights.items()}, own.num_classes,
-        class_names, stated.values, stated.source, own.dropped, network=OwnNetwork(model.name, model.image_size),
-        license=_license(facts, model), choice=file.choice or describe_choice(own.prefix, ()),
+        source, "timm", {f"{_PREFIX}{key}": value for key, value in matched.weights.items()}, matched.num_classes,
+        class_names, stated.values, stated.source, matched.dropped, network=OwnNetwork(model.name, model.image_size),
+        license=_license(facts, model), choice=file.choice or describe_choice(matched.prefix, ()),
         guessed=(*guessed, *assumed),
     )  # fmt: skip
 

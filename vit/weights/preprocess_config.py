@@ -78,26 +78,26 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
     `base` is timm's configuration of the network, which timm's train.py takes where a setting is None; {}: unknown.
     ValueError: a setting is not what the program would write.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
-    for key in {"mean", "std"} & given.keys():
-        numbers = [given[key]] if isinstance(given[key], float | int) else [*given[key]]
-        given[key] = numbers * 3 if len(numbers) == 1 else numbers
-    is_of_bytes = max([*given.get("mean", ()), *given.get("std", ())], default=0) > 1
+    stated = {key: value for key, value in settings.items() if value is not None}
+    for key in {"mean", "std"} & stated.keys():
+        numbers = [stated[key]] if isinstance(stated[key], float | int) else [*stated[key]]
+        stated[key] = numbers * 3 if len(numbers) == 1 else numbers
+    is_of_bytes = max([*stated.get("mean", ()), *stated.get("std", ())], default=0) > 1
     if is_of_bytes:  # programs differ in what they do with such numbers, so they state nothing
-        given = {key: value for key, value in given.items() if key not in ("mean", "std")}
+        stated = {key: value for key, value in stated.items() if key not in ("mean", "std")}
     if settings.keys() >= TIMM_SETTINGS:
-        size = given.get("input_size") or [given.get("img_size") or base.get("input_size", (3, 224, 224))[-1]]
-        known = {key: given[key] for key in (*TIMM_SETTINGS, "crop_mode") if key in given}
+        size = stated.get("input_size") or [stated.get("img_size") or base.get("input_size", (3, 224, 224))[-1]]
+        known = {key: stated[key] for key in (*TIMM_SETTINGS, "crop_mode") if key in stated}
         values = from_timm_config({**base, **known, "input_size": (3, size[-1], size[-1])})
         if is_of_bytes:
             del values["mean"], values["std"]
         return values, TIMM_PROGRAM
-    if {"val_resize_size", "val_crop_size"} <= given.keys():
-        crop = _fraction(given["val_crop_size"] / given["val_resize_size"])
-        word = _interpolation(given.get("interpolation", "bilinear"))
+    if {"val_resize_size", "val_crop_size"} <= stated.keys():
+        crop = _fraction(stated["val_crop_size"] / stated["val_resize_size"])
+        word = _interpolation(stated.get("interpolation", "bilinear"))
         return {**IMAGENET, "interpolation": word, "crop_fraction": crop}, "torchvision's train.py"
-    if "mean" in given and "std" in given:
-        return {"mean": _three(given["mean"]), "std": _deviations(given["std"])}, ""
+    if "mean" in stated and "std" in stated:
+        return {"mean": _three(stated["mean"]), "std": _deviations(stated["std"])}, ""
     return {}, ""
 
 
@@ -192,9 +192,9 @@ def _three(numbers: Any) -> Channels:
 
 
 def _deviations(numbers: Any) -> Channels:
-    if min(found := _three(numbers)) <= 0:
+    if min(three := _three(numbers)) <= 0:
         raise ValueError(f"the standard deviations {numbers!r} are not above 0")
-    return found
+    return three
 
 
 def _fraction(value: Any) -> float:

@@ -81,10 +81,10 @@ class PretrainedWeights:
     @property
     def warning(self) -> str:
         """What the weights lack for a command without classes: the end of their training, or values; "" for nothing."""
-        words = [unfinished_text(self.unfinished)] if self.unfinished else []
+        sentences = [unfinished_text(self.unfinished)] if self.unfinished else []
         if guesses := self.guesses({"class_names"}):
-            words.append(f"{self.source} does not state these values, so they are guesses: {guesses}")
-        return "; ".join(words)
+            sentences.append(f"{self.source} does not state these values, so they are guesses: {guesses}")
+        return "; ".join(sentences)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
         """What is guessed, in words, without what is `given` ("num_heads", "class_names", ...); "" for nothing."""
@@ -92,19 +92,19 @@ class PretrainedWeights:
         if self.network is None and "num_heads" not in given:
             with suppress(CheckpointError):
                 guesses += [guess] if (guess := self._shown({}).guess) else []
-        words = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: the list differs'})"}
-        guesses += [words.get(name, name) for name in self.guessed if name not in given]
+        texts = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: the list differs'})"}
+        guesses += [texts.get(name, name) for name in self.guessed if name not in given]
         return ", ".join(guesses)
 
     def guesses_of_training(self, network: Network, used: Preprocess) -> str:
         """`guesses` of a training from these weights, without what the user has replaced."""
-        given = {name for name, value in self.preprocess.items() if getattr(used, name) != value}
-        given |= {"class_names", "image_size"}
+        replaced = {name for name, value in self.preprocess.items() if getattr(used, name) != value}
+        replaced |= {"class_names", "image_size"}
         if isinstance(network, VisionTransformer) and self.network is None:
             with suppress(CheckpointError):  # nothing is guessed where the user had to give it
                 is_usual = self.own_network().options["num_heads"] == network.config.num_heads
-                given |= set() if is_usual else {"num_heads"}
-        return self.guesses(given)
+                replaced |= set() if is_usual else {"num_heads"}
+        return self.guesses(replaced)
 
     def with_preprocess(self, given: Mapping[str, object]) -> "PretrainedWeights":
         """The same weights with values of `Preprocess` that the user gives; UsageError: one is out of range."""
@@ -122,8 +122,8 @@ class PretrainedWeights:
         """Names and values for the terminal; `used` is the preprocessing of a training, with the user's values."""
         stated = {name: _short(value) for name, value in self.preprocess.items()}
         shown = stated if used is None else {name: _short(getattr(used, name)) for name in stated}
-        given = " and ".join(name for name in shown if shown[name] != stated[name])
-        whose = f"{self.preprocess_from}, but for {given}" if given else self.preprocess_from
+        changed = " and ".join(name for name in shown if shown[name] != stated[name])
+        whose = f"{self.preprocess_from}, but for {changed}" if changed else self.preprocess_from
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
@@ -140,7 +140,7 @@ class PretrainedWeights:
         shown = self._shown(given)
         stated = None if "pos_embed" in self.weights else self.image_size
         vits = {name: entry.options for name, entry in CATALOG.items() if entry.network is VisionTransformer}
-        same = (name for name, own in vits.items() if name != "vit" and own.items() <= shown.options.items())
+        same = (name for name, options in vits.items() if name != "vit" and options.items() <= shown.options.items())
         return OwnNetwork(next(same, "vit"), stated or shown.image_size, shown.options)
 
     def _shown(self, given: Options) -> ShownNetwork:
@@ -198,9 +198,9 @@ class PretrainedWeights:
                 if self.network is not None:
                     stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
                 for name in _COMPUTED:
-                    own = getattr(network.config, name)
-                    if name in stated and name not in (given or {}) and stated[name] != own:
-                        raise ValueError(f"its {name} is {stated[name]}, the network's {own}")
+                    actual = getattr(network.config, name)
+                    if name in stated and name not in (given or {}) and stated[name] != actual:
+                        raise ValueError(f"its {name} is {stated[name]}, the network's {actual}")
         return report
 
     @contextmanager

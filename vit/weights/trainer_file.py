@@ -45,16 +45,16 @@ def one_set(content: object, state: State | None) -> tuple[object, str, list[str
         return content, "", []
     sets = dict(_sets(content))
     most = max(map(_size, sets.values()), default=0)
-    sets = {place: found for place, found in sets.items() if _size(found) >= _SMALL * most}
+    sets = {place: weights for place, weights in sets.items() if _size(weights) >= _SMALL * most}
     if not sets:
         return next((content[key] for key in _USUAL if isinstance(content.get(key), Mapping)), content), "", []
     if {"state_dict", "current_model_state"} <= sets.keys():  # Lightning's WeightAveraging
         sets = {"averaged/state_dict": sets["state_dict"], "current_model_state": sets["current_model_state"]}
-    place = chosen(sets, state)
+    place = chosen_place(sets, state)
     return sets[place], place, [other for other in sets if other != place]
 
 
-def chosen(sets: Mapping[str, Mapping[str, Tensor]], state: State | None) -> str:
+def chosen_place(sets: Mapping[str, Mapping[str, Tensor]], state: State | None) -> str:
     """The place of the average (EMA) of the weights, else of the trained network; ValueError: several fit."""
     averages = [place for place in sets if _AVERAGE.search(place)]
     others = [place for place in sets if place not in averages]
@@ -120,9 +120,9 @@ def _is_plain(value: object) -> bool:
 
 def _sets(content: Mapping[Any, Any], place: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """(place, tensors by name) of each mapping that holds weights: at least one matrix."""
-    own = {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
-    if any(value.ndim > 1 for value in own.values()):
-        yield place, own
+    tensors = {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
+    if any(value.ndim > 1 for value in tensors.values()):
+        yield place, tensors
     if depth < _DEPTH:
         for key, part in content.items():
             if isinstance(key, str) and isinstance(part, Mapping):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vit.weights.formats import clip, huggingface, jax, rotary, timm
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, below, by_prefix
-from vit.weights.trainer_file import State, chosen
+from vit.weights.trainer_file import State, chosen_place
 
 FORMATS: tuple[WeightFormat, ...] = (
     rotary.eva, rotary.dinov3_meta, rotary.dinov3_transformers, rotary.dinov3_timm, timm.meta, timm.timm,
@@ -32,23 +32,23 @@ def convert_weights(
     meant, or a tensor is not of the shape that its format gives it. NetworkOfTimmError: only timm converts these names.
     """
     groups = by_prefix(weights)
-    found: dict[str, WeightFormat] = {}
+    formats: dict[str, WeightFormat] = {}
     for prefix, names in groups.items():
         is_residual = {"conv1.weight", "transformer.resblocks.0.ln_1.weight"} <= names
         if is_residual and ("attn_pool.probe" in names or "ln_post.weight" not in names):
             raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
         if any(name.endswith(_OF_EVA) for name in names):
             raise NetworkOfTimmError("EVA-02's authors", "timm:eva02_tiny_patch14_224, ...")
-        own = next((each for each in FORMATS if each.matches(names)), None)
-        if own is not None and not any(prefix.startswith(outer) for outer in found):
-            found[prefix] = own
-    if not found:
+        match = next((each for each in FORMATS if each.matches(names)), None)
+        if match is not None and not any(prefix.startswith(outer) for outer in formats):
+            formats[prefix] = match
+    if not formats:
         return None
-    prefix = chosen({prefix: below(weights, prefix)[0] for prefix in found}, state)
+    prefix = chosen_place({prefix: below(weights, prefix)[0] for prefix in formats}, state)
     weights, outside = below(weights, prefix)
     try:
-        converted = found[prefix].convert(weights, config)
+        converted = formats[prefix].convert(weights, config)
     except Exception as error:  # tensors of any shape
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{found[prefix].name} weights that cannot be read ({why})") from error
-    return found[prefix], replace(converted, dropped=outside | converted.dropped), prefix
+        raise ValueError(f"{formats[prefix].name} weights that cannot be read ({why})") from error
+    return formats[prefix], replace(converted, dropped=outside | converted.dropped), prefix

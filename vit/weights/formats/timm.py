@@ -91,8 +91,8 @@ _ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
 
 def is_meta(names: Set[str]) -> bool:
     """Whether there is a name that timm's files do not have."""
-    own = {"mask_token", "register_tokens", "blocks.0.gamma_1", "blocks.0.mlp.w12.weight", "head.mlp.0.weight"}
-    return is_timm(names) and bool(own & names)
+    marks = {"mask_token", "register_tokens", "blocks.0.gamma_1", "blocks.0.mlp.w12.weight", "head.mlp.0.weight"}
+    return is_timm(names) and bool(marks & names)
 
 
 @weight_format("DINO, MAE, DeiT III", is_meta)

@@ -113,8 +113,8 @@ def _rotary_positions(model: Any) -> PositionEmbedding | None:
         return None
     rope, is_learned = model.rope, model.pos_embed is not None
     if type(rope) is RotaryEmbeddingDinoV3 and rope.temperature == RotaryPositions.PERIOD_BASE:
-        found = (rope.normalize_coords, rope.grid_offset, rope.grid_indexing, rope.rotate_half)
-        return None if is_learned or found != ("separate", 0.0, "ij", True) else "rope2d"
+        settings = (rope.normalize_coords, rope.grid_offset, rope.grid_indexing, rope.rotate_half)
+        return None if is_learned or settings != ("separate", 0.0, "ij", True) else "rope2d"
     if type(rope) is RotaryEmbeddingCat and rope.temperature == RotaryPositions.PERIOD_BASE_EVA:
         grid = (RotaryPositions.GRID_EVA, RotaryPositions.GRID_EVA)
         layout = (rope.grid_type, rope.in_pixels, rope.ref_feat_shape, rope.grid_offset, rope.grid_indexing)
@@ -128,10 +128,10 @@ def _fits(model: nn.Module, options: Options) -> bool:
     """Whether our network of these options has exactly the model's tensors."""
     weights = {name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()}
     try:
-        found = convert_weights(weights, {})
-        if found is None:
+        matched = convert_weights(weights, {})
+        if matched is None:
             return False
-        converted = found[1]
+        converted = matched[1]
         others = {name: value for name, value in options.items() if name != "embed_dim"}
         shown = shown_network(converted.weights, {**converted.options, **others})
         head = converted.weights.get("head.weight")

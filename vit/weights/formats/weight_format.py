@@ -13,7 +13,7 @@ from vit.models.network import misfits
 from vit.models.options import Options, Value
 from vit.weights.preprocess_config import Config as Config
 from vit.weights.preprocess_config import PreprocessValues
-from vit.weights.trainer_file import State, chosen
+from vit.weights.trainer_file import State, chosen_place
 
 Weights = dict[str, Tensor]
 _FUSED = (
@@ -67,26 +67,26 @@ def having(*marks: Set[str], lacking: str = "") -> Callable[[Set[str]], bool]:
 
 def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
     """The names below each dotted prefix that programs put around a network: {"": all, "module.": ..., ...}."""
-    found: dict[str, set[str]] = {}
+    names_below: dict[str, set[str]] = {}
     for name in names:
         parts = name.split(".")
         for level in range(min(_LEVELS + 1, len(parts))):
             prefix = "".join(f"{part}." for part in parts[:level])
-            found.setdefault(prefix, set()).add(name.removeprefix(prefix))
-    return dict(sorted(found.items(), key=lambda group: group[0].count(".")))
+            names_below.setdefault(prefix, set()).add(name.removeprefix(prefix))
+    return dict(sorted(names_below.items(), key=lambda group: group[0].count(".")))
 
 
 def below(weights: Weights, prefix: str) -> tuple[Weights, dict[str, str]]:
     """(weights below a prefix, without it; {name: reason} of the others)."""
-    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    inside = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     others: dict[str, str] = {}
     for name, value in weights.items():
         if not name.startswith(prefix):
             parts = name.split(".")
             ends = (".".join(parts[level:]) for level in range(1, len(parts)))
-            is_copy = any(end in own and own[end].shape == value.shape for end in ends)
+            is_copy = any(end in inside and inside[end].shape == value.shape for end in ends)
             others[name] = f"a copy of what is below {prefix}" if is_copy else f"{NOT_BELOW} {prefix}"
-    return own, others
+    return inside, others
 
 
 def renamed(weights: Weights, rules: Mapping[str, str]) -> Weights:
@@ -174,22 +174,22 @@ class TimmModel:
         known = {prefix: len(names & self.shapes.keys()) for prefix, names in by_prefix(weights).items()}
         most = max(known.values(), default=0)
         places = {prefix: below(weights, prefix)[0] for prefix, count in known.items() if count == most > 0}
-        prefix = chosen(places, state) if places else ""
-        own, dropped = below(weights, prefix)
+        prefix = chosen_place(places, state) if places else ""
+        tensors, dropped = below(weights, prefix)
         counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
-        own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
+        tensors = {name: torch.tensor(0) for name in counters} | tensors  # old files lack them: 0, as in BatchNorm2d
         parts = tuple(f"{head}." for head in self.heads)
         heads = {name for name in self.shapes if name.startswith(parts)}  # of any number of classes, or not there
         heads |= {f"{part}{kind}" for part in parts for kind in ("weight", "bias")}
         wrong = misfits(
-            {name: tuple(value.shape) for name, value in own.items() if name not in heads},
+            {name: tuple(value.shape) for name, value in tensors.items() if name not in heads},
             {name: tuple(shape) for name, shape in self.shapes.items() if name not in heads},
         )
         if wrong:
             more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
             raise ValueError("; ".join(sorted(wrong)[:3]) + more)
-        rows = [own[f"{head}.weight"] for head in self.heads if f"{head}.weight" in own]
-        return TimmWeights(own, len(rows[0]) if rows else 0, dropped, prefix)
+        rows = [tensors[f"{head}.weight"] for head in self.heads if f"{head}.weight" in tensors]
+        return TimmWeights(tensors, len(rows[0]) if rows else 0, dropped, prefix)
 
 
 class UndecidedError(ValueError):
