@@ -123,11 +123,11 @@ def _own_entry(path: str) -> CatalogEntry:
 
 def check_network(name: str, recipes: Iterable[str] = ()) -> None:
     """Raise UsageError, with a suggestion, unless a name is of ours, of timm's, an import path, or one of `recipes`."""
-    own = (*recipes, *CATALOG)
-    if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
+    known = (*recipes, *CATALOG)
+    if name in known or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
         return
     raise UsageError(
-        f"no network is called {name!r} (--network)", f"{suggestion(name, own)} 'vit models' lists all networks"
+        f"no network is called {name!r} (--network)", f"{suggestion(name, known)} 'vit models' lists all networks"
     )
 
 
@@ -146,13 +146,13 @@ def suggestion(name: str, own: Iterable[str] = CATALOG) -> str:
     completions = [known for known in own if known.startswith(name)] if len(name) > 2 else []
     beginnings = {known[: len(name) + more]: None for known in own for more in (0, 1)}
     similar_beginnings = get_close_matches(name, beginnings, n=1, cutoff=_SIMILAR_BEGINNING) if len(name) > 2 else []
-    found = (
+    similar = (
         completions
         or get_close_matches(name, own, n=1, cutoff=_SIMILAR)
         or [known for known in own if similar_beginnings and known.startswith(similar_beginnings[0])]
     )
-    if not found:
+    if not similar:
         return nearest(name, {*own, *timm_names()})
     if not completions:
-        found += get_close_matches(name, timm_names() - {*own}, n=1, cutoff=_NEARLY_THE_SAME)
-    return f"did you mean {' or '.join(map(repr, found[:3]))}?"
+        similar += get_close_matches(name, timm_names() - {*own}, n=1, cutoff=_NEARLY_THE_SAME)
+    return f"did you mean {' or '.join(map(repr, similar[:3]))}?"

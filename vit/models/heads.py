@@ -16,8 +16,8 @@ def classifier_names(network: Network) -> tuple[str, ...]:
     if isinstance(network, VisionTransformer):
         return ("head",) if network.head_dist is None else ("head", "head_dist")
     model: Any = getattr(network, "model", None)
-    found: Any = model.get_classifier() if hasattr(model, "get_classifier") else ()
-    parts = found if isinstance(found, tuple | list) else (found,)
+    last_layers: Any = model.get_classifier() if hasattr(model, "get_classifier") else ()
+    parts = last_layers if isinstance(last_layers, tuple | list) else (last_layers,)
     return tuple(
         name
         for name, module in network.named_modules()

@@ -55,8 +55,8 @@ class DropPath(nn.Module):
     def forward(self, branch: Tensor) -> Tensor:
         if not self.training or self.rate == 0.0:
             return branch
-        kept = branch.new_empty(branch.shape[0], 1, 1).bernoulli_(1.0 - self.rate)  # (B, 1, 1)
-        return branch * kept / (1.0 - self.rate)
+        mask = branch.new_empty(branch.shape[0], 1, 1).bernoulli_(1.0 - self.rate)  # (B, 1, 1)
+        return branch * mask / (1.0 - self.rate)
 
 
 def optional_norm(is_used: bool, width: int, eps: float) -> nn.Module:

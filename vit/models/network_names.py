@@ -19,13 +19,13 @@ def timm_names() -> frozenset[str]:
     spec = find_spec("timm")
     if spec is None or spec.origin is None:
         return frozenset()
-    found: set[str] = set()
+    names: set[str] = set()
     for path in Path(spec.origin).with_name("models").glob("*.py"):
         source = path.read_text(encoding="utf-8", errors="replace")
-        found.update(_REGISTERED.findall(source))
+        names.update(_REGISTERED.findall(source))
         for block in _DEPRECATED.findall(source):
-            found.update(_KEY.findall(block))
-    return frozenset(found)
+            names.update(_KEY.findall(block))
+    return frozenset(names)
 
 
 def import_timm() -> Any:

@@ -31,8 +31,8 @@ class NetworkOfTimm(Network):
         return memory_format_of(self.model, device)
 
     def no_weight_decay(self) -> set[str]:
-        own: set[str] = getattr(self.model, "no_weight_decay", set)()
-        return {f"model.{name}" for name in own}
+        names: set[str] = getattr(self.model, "no_weight_decay", set)()
+        return {f"model.{name}" for name in names}
 
     def layers_above(self) -> dict[str, int]:
         """Number of layers between each parameter and the head.
@@ -104,12 +104,12 @@ class TimmNetwork(NetworkOfTimm):
             warnings.simplefilter("ignore")  # PyTorch warns that timm's resampling could be faster
             native = import_timm().create_model(self.config.model, pretrained=False, num_classes=self.num_classes)
             expected, built = self.model.state_dict(), native.state_dict()
-            own = {name.removeprefix("model."): value for name, value in weights.items()}
-            changed = {name for name in own.keys() & expected.keys() if own[name].shape != expected[name].shape}
-            changed = {name for name in changed if name in built and own[name].shape == built[name].shape}
+            tensors = {name.removeprefix("model."): value for name, value in weights.items()}
+            changed = {name for name in tensors.keys() & expected.keys() if tensors[name].shape != expected[name].shape}
+            changed = {name for name in changed if name in built and tensors[name].shape == built[name].shape}
             if not changed or not hasattr(native, "set_input_size"):
                 return {}
-            native.load_state_dict({name: value for name, value in own.items() if name in changed}, strict=False)
+            native.load_state_dict({name: value for name, value in tensors.items() if name in changed}, strict=False)
             try:
                 native.set_input_size(img_size=(self.image_size, self.image_size))
             except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError):
