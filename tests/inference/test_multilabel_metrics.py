@@ -89,6 +89,13 @@ def test_the_interval_of_micro_f1_contains_the_truth_where_few_images_are_wrong(
     assert missed <= binom.ppf(0.999, draws, 0.05)
 
 
+def test_f1_is_not_certain_where_no_image_has_or_is_given_a_label():
+    scored = ScoredLabels(tuple("abc"), np.zeros((3, 2), dtype=np.int8), np.full((3, 2), 0.1, dtype=np.float32))
+    found = multilabel_metrics(scored, [0.5] * 2)
+    assert [vars(one) for one in (found.micro_f1, found.macro_f1)] == [{"value": 0.0, "low": 0.0, "high": 1.0}] * 2
+    assert found.exact_match.value == 1.0
+
+
 def test_no_known_label_at_all_is_an_error():
     scored = scored_labels(count=4, unknown=2.0)
     with pytest.raises(DataError, match="no label of any image is known"):

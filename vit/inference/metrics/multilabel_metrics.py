@@ -32,7 +32,7 @@ from vit.tasks.label_text import PRESENT
 
 RESAMPLES = 1000
 _CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum
-_NOTHING = Metric(0.0, 0.0, 0.0)
+_NOTHING = Metric(0.0, 0.0, 1.0)  # F1 where no image has a label or is given one: 0, and it could be anything
 _NO_IMAGE = "no image has it"
 
 
