@@ -141,7 +141,7 @@ def test_classes_of_the_other_splits(tmp_path: Path) -> None:
 
 @pytest.mark.faults("D5", "D11", "D13", "D14")
 def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.dng", "a/README", "b/1.jpg")
+    touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.DNG", "a/README", "b/1.jpg")
     touch(tmp_path, ".ipynb_checkpoints/x.jpg", "__MACOSX/a/._1.jpg", "loose.jpg")
     (tmp_path / "a" / "broken.jpg").symlink_to("missing.jpg")
     (tmp_path / "a" / "self.jpg").symlink_to("self.jpg")
@@ -153,9 +153,9 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     assert source.class_names == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
         "skipped: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
-        "1 files ending in .dng, 1 files ending in nothing, 5 hidden or system files",
+        "1 files ending in .DNG, 1 files ending in nothing, 5 hidden or system files",
         "convert the raw files to JPEG, for example with ImageMagick: "
-        f"find {tmp_path} -name '*.dng' -exec magick mogrify -format jpg {{}} +",
+        f"find {tmp_path} -iname '*.dng' -exec magick mogrify -format jpg {{}} +",
     ]
 
 

@@ -142,7 +142,7 @@ def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
     ]
     if known := [ending for ending in endings if ending in CONVERTIBLE]:
         names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
-        find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
+        find = f"find {shlex.quote(str(folder))} -iname '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
         ways.append(f"convert the {names} files to JPEG, for example with ImageMagick: {find}")
     return "; ".join(ways)
 
