@@ -159,6 +159,13 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_the_expression_for_folders_of_patients_fits_all_depths(tmp_path: Path) -> None:
+    touch(tmp_path, "cat/p1/a/1.jpg", "cat/p1/b/1.jpg", "dog/p2/1.jpg")
+    source = open_source(str(tmp_path))
+    expression = source.notes[0].partition("--data.groups '")[2].partition("'")[0]
+    assert with_groups(source, expression).splits["train"].groups == ("p1", "p1", "p2")
+
+
 @pytest.mark.faults("D12")
 def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
     touch(tmp_path, "data/a/1.jpg", "data/a/deep/2.jpg", "data/b/1.jpg", "elsewhere/3.jpg")

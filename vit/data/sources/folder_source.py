@@ -172,7 +172,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     skipped: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
     class_names: dict[str, list[str]] = {}
-    num_deeper, deep_folder = 0, Path()  # images in folders inside class folders, and the first such folder
+    deeper: list[str] = []  # images in folders inside class folders
     for split, folder in folders.items():
         rows[split] = []
         folder_names = subfolders(root / folder, skipped)
@@ -201,14 +201,13 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]
-            inside = [file for file in files if os.sep in file]
-            deep_folder = Path(folder, name, inside[0]).parent if inside and not num_deeper else deep_folder
-            num_deeper += len(inside)
-    if num_deeper and not any(_ABOVE in note for note in notes):
-        count = f"{num_deeper:,} image{'s' * (num_deeper != 1)}"
+            deeper += [os.path.join(folder, name, file) for file in files if os.sep in file]
+    if deeper and not any(_ABOVE in note for note in notes):
+        count = f"{len(deeper):,} image{'s' * (len(deeper) != 1)}"
+        deep_folder = min(deeper, key=lambda path: path.count(os.sep)).rpartition(os.sep)[0]
         note = f"folders inside class folders, such as {deep_folder}/, hold {count}; {_ABOVE}"
-        if num_deeper == sum(map(len, rows.values())):
-            pattern = f"^{'[^/]+/' * (len(deep_folder.parts) - 1)}([^/]+)/"
+        if len(deeper) == sum(map(len, rows.values())):
+            pattern = f"^{'[^/]+/' * deep_folder.count(os.sep)}([^/]+)/"
             note += f"; if each is of one patient or one video, --data.groups '{pattern}' keeps it in one split"
         notes.append(note)
     places = dict.fromkeys(("", *folders.values()))
