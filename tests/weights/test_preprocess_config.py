@@ -4,11 +4,12 @@ import json
 
 import pytest
 from safetensors.torch import save_file
+from timm.data import resolve_data_config
 
 from tests.weights.test_open import HALF, IMAGENET, weights_of
 from vit.errors import CheckpointError
 from vit.weights.open import open_pretrained
-from vit.weights.preprocess_config import from_hugging_face_config
+from vit.weights.preprocess_config import from_hugging_face_config, from_settings
 
 
 @pytest.mark.parametrize(
@@ -145,3 +146,13 @@ def test_preprocessing_that_cannot_be_used(config, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="preprocessing"):
         open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("unset", [None, ""])
+def test_what_a_training_of_timm_leaves_empty_is_that_of_the_model(unset):
+    """Its train.py keeps "" as the interpolation of every training that does not name one."""
+    settings = {"mean": None, "std": None, "crop_pct": None, "interpolation": unset}
+    base = {"input_size": (3, 224, 224), "mean": HALF, "std": HALF, "crop_pct": 0.875, "interpolation": "bilinear"}
+    values, program = from_settings(settings, base)
+    assert values["interpolation"] == resolve_data_config(dict(settings), pretrained_cfg=base)["interpolation"]
+    assert program == "timm's train.py" and values["mean"] == HALF

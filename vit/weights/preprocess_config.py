@@ -75,10 +75,10 @@ def from_timm_config(config: Config) -> PreprocessValues:
 def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str]:
     """(preprocessing that the settings of a training state, the program that keeps them; "" if one is not known).
 
-    `base` is timm's configuration of the network, which timm's train.py takes where a setting is None; {}: unknown.
+    `base` is timm's configuration of the network, which timm's train.py takes where a setting is empty; {}: unknown.
     ValueError: a setting is not what the program would write.
     """
-    stated = {key: value for key, value in settings.items() if value is not None}
+    stated = {key: value for key, value in settings.items() if value not in (None, "")}
     for key in {"mean", "std"} & stated.keys():
         numbers = [stated[key]] if isinstance(stated[key], float | int) else [*stated[key]]
         stated[key] = numbers * 3 if len(numbers) == 1 else numbers
