@@ -76,6 +76,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
         ("path,label\n\n\n1.jpg,a\n9.jpg,b\n", ["line 5", "9.jpg"]),
         ('path,label\n"odd, name\n.jpg",a\n9.jpg,b\n', ["line 4", "9.jpg"]),
         ("path,label\n.,a\n2.jpg,b\n", ["line 2"]),
+        (f"image,label\n{'x' * 300},a\n{'x' * 300}/1,b\n", ["line 2: there is no file"]),  # a text, or base64
         ("path,label\n1.jpg,\n", ["line 2", "empty"]),
         ("path,label\n1.jpg\n", ["line 2", "empty"]),
         ("path,label\n1.jpg,a\n,b\n", ["line 3", "empty"]),

@@ -172,11 +172,11 @@ class ListedFiles:
         A name that is missing may have spaces around it, "\\" of Windows, another Unicode form, or lack its ending.
         """
         folder = self._table.parent
-        if (folder / name).is_file() or os.path.normpath(folder / name) in self._line_of:
+        if os.path.isfile(folder / name) or os.path.normpath(folder / name) in self._line_of:
             return name
         slashed = name.strip().replace("\\", "/")
         spelled = dict.fromkeys([slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))])
-        candidates = [one for one in spelled if (folder / one).is_file()][:1]
+        candidates = [one for one in spelled if os.path.isfile(folder / one)][:1]
         if not candidates and not has_image_extension(Path(name)):
             parent, stem = os.path.split(slashed)
             candidates = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
@@ -185,7 +185,7 @@ class ListedFiles:
         if not candidates:
             fix = "paths are relative to the CSV; --data.image_column names another column of paths"
             last, below = re.split(r"[/\\]", name)[-1], [folder / inside for inside in subfolders(folder, Counter())]
-            holding = [one for one in below if last and ((one / last).is_file() or last in self._of_stem(one))]
+            holding = [one for one in below if last and (os.path.isfile(one / last) or last in self._of_stem(one))]
             if holding:
                 elsewhere = " and in ".join(map(str, holding))
                 which = f"{holding[0].name}/" if len(holding) == 1 else "the right folder"
@@ -199,7 +199,7 @@ class ListedFiles:
         """{name without its ending: images of that name} of a folder; read once."""
         if folder not in self._stems:
             names_of: dict[str, list[str]] = defaultdict(list)
-            for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+            for file in sorted(folder.iterdir()) if os.path.isdir(folder) else ():
                 if has_image_extension(file):
                     names_of[file.stem].append(file.name)
             self._stems[folder] = names_of
