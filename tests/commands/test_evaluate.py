@@ -86,7 +86,7 @@ def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     for name in ("green", "red"):
         shutil.copytree(colors / name, here / "some" / name)
     answer = vit("evaluate", colors_run, "some", "--output", "part", "--include_seen")
-    assert answer.code == 0 and "no image of 1 classes: blue" in answer.err
+    assert answer.code == 0 and "no image of 1 class: blue" in answer.err
     whole = {row["path"]: row for row in predictions(here / "all")}
     part = predictions(here / "part")
     assert len(whole) == 42 and len(part) == 28
@@ -115,7 +115,7 @@ def test_an_empty_folder_is_a_class_without_images(vit, colors_run, colors, here
     answer = vit(*line, "part")
     assert answer.code == 0, answer.err
     assert [row["images"] for row in measured(here / "part")["per_class"]] == [0, 14, 14]
-    assert answer.err.count("no image of 1 classes: blue") == 1
+    assert answer.err.count("no image of 1 class: blue") == 1
     (here / "some" / "blue" / "1.NEF").write_bytes(b"raw")
     answer = vit(*line, "again")
     assert answer.code == 0 and "skipped: 1 files ending in .NEF" in answer.err, answer.err

@@ -120,7 +120,7 @@ def test_empty_class(tmp_path: Path) -> None:
     assert str(tmp_path / "b") in refused(tmp_path)
     source = open_source(str(tmp_path), allow_empty=True)
     assert source.class_names == ("a", "b", "c") and source.splits["train"].labels.tolist() == [0, 2]
-    assert "train has no image of 1 classes: b (2 of 3 classes have training images)" in source.notes
+    assert "train has no image of 1 class: b (2 of 3 classes have training images)" in source.notes
     assert "no training images" in refused(touch(tmp_path / "empty", "a/x", "b/x"), allow_empty=True)
 
 
@@ -132,7 +132,7 @@ def test_classes_of_the_other_splits(tmp_path: Path) -> None:
     assert source.splits["validation"].labels.tolist() == [1] and source.splits["test"].labels.tolist() == [0, 2]
     assert (
         "validation has no image of 2 classes: a, c (1 of 3 classes have validation images)" in source.notes
-        and "test has no image of 1 classes: b (2 of 3 classes have test images)" in source.notes
+        and "test has no image of 1 class: b (2 of 3 classes have test images)" in source.notes
     )
     touch(tmp_path, "val/B/1.jpg", "val/zebra/1.jpg")
     message = refused(tmp_path)

@@ -181,7 +181,7 @@ def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> N
     write_splits(with_all_splits(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
-    assert after.notes == ["validation has no image of 1 classes: a (2 of 3 classes have validation images)"]
+    assert after.notes == ["validation has no image of 1 class: a (2 of 3 classes have validation images)"]
 
 
 def test_images_for_calibration_come_from_the_training_images_alone() -> None:

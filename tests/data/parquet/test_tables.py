@@ -57,7 +57,7 @@ def test_the_order_of_a_class_label_is_kept(listed, tmp_path):
     source = open_source(str(write(tmp_path / "t.parquet", images, labels, ("z", "y", "x", "unused"))))
     assert source.class_names == ("z", "y", "x", "unused")
     assert source.splits["train"].labels.tolist() == labels
-    assert "train has no image of 1 classes: unused (3 of 4 classes have training images)" in source.notes
+    assert "train has no image of 1 class: unused (3 of 4 classes have training images)" in source.notes
 
 
 @pytest.mark.parametrize(

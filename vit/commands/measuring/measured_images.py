@@ -240,9 +240,9 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
     unknown = [name for name in names if name not in numbers]
     if unknown:
         problem = f"{source.name} has {source.task.kinds} that the model does not know"
-        known = f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})"
+        known = f"(it knows {some_of(class_names, SHOWN_CLASSES)})"
         fix = "rename them, or move them elsewhere"
-        raise DataError(f"{problem}: {', '.join(unknown[:SHOWN_CLASSES])} {known}", fix)
+        raise DataError(f"{problem}: {some_of(unknown, SHOWN_CLASSES)} {known}", fix)
     if source.task.is_exclusive:
         labels = np.array([numbers[name] for name in names], dtype=np.int64)[samples.labels]
         present = {class_names[number] for number in np.unique(labels)}
@@ -252,9 +252,9 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
         nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
         labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
     missing = [name for name in class_names if name not in present]
-    words = ", ".join(missing[:SHOWN_CLASSES])
+    words = some_of(missing, SHOWN_CLASSES)
     if missing and source.task.is_exclusive:
-        reporter.notice(f"no image of {len(missing)} classes: {words}")
+        reporter.notice(f"no image of {count_of(len(missing), 'class', 'classes')}: {words}")
     elif missing:
         absent = "they count as absent from all images"
         effect = absent if source.has_label_lists else "their predictions are not measured"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import check_models, warn_of_unfinished
 from vit.console import Reporter, percent
-from vit.errors import UsageError, fraction
+from vit.errors import UsageError, fraction, some_of
 from vit.inference.engines.engine_names import EngineName
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class AnswerOptions:
                 no_text = f"none, because {target} cannot be guaranteed"
                 reporter.notice(f"{what}: {no_text}" if least == math.inf else f"{what} {text}")
         if rule.sets is not None and rule.sets.unlimited:
-            names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
+            names = some_of((predictor.class_names[number] for number in rule.sets.unlimited), SHOWN_CLASSES)
             reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
         return rule
 

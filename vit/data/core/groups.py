@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vit.data.core.samples import Source
-from vit.errors import DataError, UsageError
+from vit.errors import DataError, UsageError, some_of
 from vit.tasks.label_text import alike_key
 
 ALIKE = "differ only in case, spaces, Unicode form or number format"
@@ -109,7 +109,7 @@ def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
 
 def leak_note(one: str, other: str, names: Sequence[str]) -> str:
     """A sentence about two splits that share groups with these names."""
-    some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
+    some = some_of(names, _SHOWN)
     count = f"{len(names):,} group{'s' * (len(names) != 1)}"
     return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
 

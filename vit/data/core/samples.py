@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vit.console import count_of
 from vit.data.core.image_bytes import ImageReader, read_bytes
 from vit.errors import DataError, UsageError, some_of
 from vit.tasks.task import Task, task_of
@@ -140,7 +141,7 @@ def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
         if absent := [name for name, count in zip(source.class_names, counts, strict=True) if not count]:
             have = f"{number - len(absent):,} of {number:,} {task.kinds} have"
             images = f"{'training' if split == 'train' else split} images"
-            without = f"{len(absent)} {task.kinds}: {some_of(absent)}"
+            without = f"{count_of(len(absent), task.kind, task.kinds)}: {some_of(absent)}"
             notes.append(f"{split} has no image {task.of} {without} ({have} {images})")
     return notes
 
@@ -159,7 +160,7 @@ def label_files(
     """
     numbers = {name: number for number, name in enumerate(class_names)}
     if unknown := sorted({name for _, name in rows} - numbers.keys()):
-        names = f"{', '.join(map(repr, unknown[:_SHOWN]))} (known: {some_of(map(repr, class_names), _SHOWN)})"
+        names = f"{some_of(map(repr, unknown), _SHOWN)} (known: {some_of(map(repr, class_names), _SHOWN)})"
         fix = "rename them, move them elsewhere, or add training images"
         raise DataError(f"{where} has classes that the training images lack: {names}", fix)
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))

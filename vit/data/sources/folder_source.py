@@ -54,7 +54,7 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
     split, first = next(iter(name_of.items()))
     if not subfolders(root / first, Counter()):
         kind = {"train": "training"}.get(split, split)
-        beside = f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others)
+        beside = f"; beside it: {some_of(f'{name}/' for name in others)}" * bool(others)
         fix = _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV"
         raise DataError(f"{root / first} is taken for the {kind} split and has no class folders{beside}", fix)
     below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in name_of.items()}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME
 from vit.data.core.image_bytes import MAX_BYTES
-from vit.errors import DataError, first_line, nearest
+from vit.errors import DataError, first_line, nearest, some_of
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 
 COLUMNS = ("key", "label", "split", "group", "shard", "offset", "length", "sha256")
@@ -96,7 +96,7 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         raise DataError(f"{where} is not a parquet file: {first_line(error)[:200]}", _MADE_BY) from error
     missing = [name for name in COLUMNS if name not in table.column_names and name != "group"]
     if missing:
-        problem = f"{where} lacks the column {' and '.join(missing)}; it has {', '.join(table.column_names[:10])}"
+        problem = f"{where} lacks the column {' and '.join(missing)}; it has {some_of(table.column_names, 10)}"
         raise DataError(problem, f"an index has the columns {','.join(COLUMNS)}; {_MADE_BY}")
 
     def column(name: str, missing: str | int = "") -> list[Any]:
