@@ -84,10 +84,11 @@ def test_three_runs_are_each_compared_with_the_first(run, capsys):
 def test_options_that_differ_are_shown(run, here, capsys):
     for name, rate in (("a", 0.1), ("b", 0.2)):
         run(name, ["cat"] * 4, network=name)
-        (here / name / "config.yaml").write_text(f"optim:\n  lr: {rate}\n  epochs: 3\n")
+        (here / name / "config.yaml").write_text(f"out: {name}\noptim:\n  lr: {rate}\n  epochs: 3\n")
     compare(["a", "b"])
     out = capsys.readouterr().out
     assert "optim.lr  0.1  0.2" in out and "optim.epochs" not in out
+    assert "\nout " not in out  # changes no weight
 
 
 def test_all_disagreements_go_to_a_file(run, here):

@@ -219,7 +219,7 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     if groups and len(first.rows) < 2:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
-    values = [_flat(run.recipe) for run in runs]
+    values = [_flat(training_options(run.recipe)) for run in runs]
     options = [(name, *(of_run.get(name, "") for of_run in values)) for name in sorted(set().union(*values))]
     differing = [index for index in range(len(first.rows)) if len({run.rows[index].predicted for run in runs}) > 1]
     return RunComparison(
