@@ -8,12 +8,13 @@ from vit.csv_files import new_table, records
 def test_a_column_of_the_table_is_a_group(vit, digits_run, draw_classes, here):
     draw_classes(here / "photos", ("a", "b", "c"), 40)
     assert vit("predict", digits_run.path, "photos", "--recursive", "--output", "rows.csv").code == 0
-    with new_table(here / "photos.csv", ("path", "label", "site")) as table:
+    with new_table(here / "photos.csv", ("photo", "kind", "site")) as table:
         for number, row in enumerate(records(here / "rows.csv")):
             is_weak = number % 3 == 0
             label = str((int(row["label"]) + 1) % 10) if is_weak and number % 2 else row["label"]
             table.row((row["path"], label, "forest" if is_weak else "river"))
-    answer = vit("evaluate", digits_run.path, "photos.csv", "--output", "measured")
+    columns = ("--image_column", "photo", "--label_column", "kind")
+    answer = vit("evaluate", digits_run.path, "photos.csv", *columns, "--output", "measured")
     assert answer.code == 0, answer.err
     assert "weak groups: 1 group has more errors than the other images, beyond chance" in answer.out
     assert "site: forest: 50.0 % of 40 images are wrong, of the others 0.0 %" in answer.out

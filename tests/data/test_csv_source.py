@@ -450,8 +450,13 @@ def test_a_column_of_labels_with_one_label_in_each_cell_is_said(tmp_path: Path) 
 
 def test_other_columns_are_of_the_files_that_names_without_endings_mean(tmp_path: Path) -> None:
     path = table(tmp_path, "image,label,site\n1,a,arm\n2,b,leg\n3.jpg,b,\n")
-    assert other_columns(path) == {"site": {"1.jpg": "arm", "2.jpg": "leg", "3.jpg": ""}}
-    assert set(other_columns(path)["site"]) == set(open_source(str(path)).splits["train"].paths)
+    assert other_columns(path, TableColumns()) == {"site": {"1.jpg": "arm", "2.jpg": "leg", "3.jpg": ""}}
+    assert set(other_columns(path, TableColumns())["site"]) == set(open_source(str(path)).splits["train"].paths)
+
+
+def test_columns_that_are_given_by_name_are_not_other_ones(tmp_path: Path) -> None:
+    path = table(tmp_path, "photo,kind,site\n1.jpg,a,arm\n2.jpg,b,leg\n")
+    assert list(other_columns(path, TableColumns("photo", "kind"))) == ["site"]
 
 
 def test_a_column_of_classes_with_an_unusual_name_is_advised(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from vit.commands.cli.arguments import in_points
 from vit.console import Reporter, interval, percent
 from vit.data.core.batch import Batch
+from vit.data.core.dataset_names import TableColumns
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import labeled_images
 from vit.data.sources.csv_source import other_columns
@@ -45,16 +46,18 @@ def score_images(
 
 
 def weak_groups_of(
-    traits: ImageTraits, scored: Scored, samples: Samples, data: Path, source: Source, class_names: Sequence[str]
-) -> WeakGroups | None:
+    traits: ImageTraits, scored: Scored, samples: Samples, data: Path, columns: TableColumns, source: Source,
+    class_names: Sequence[str],
+) -> WeakGroups | None:  # fmt: skip
     """Groups of images with more errors than others, also by columns of a CSV; None: few images, several processes."""
     if not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
         return None
     units = len(scored.paths) if scored.groups is None else len(set(scored.groups.tolist()))
     if units < FEWEST:
         return None
-    is_table = data.suffix.lower() in TABLES and data.is_file() and not source.is_one_hot
-    return traits.find(scored, samples, other_columns(data) if is_table else {}, class_names)
+    table = data.expanduser()
+    is_table = table.suffix.lower() in TABLES and table.is_file() and not source.is_one_hot
+    return traits.find(scored, samples, other_columns(table, columns) if is_table else {}, class_names)
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,14 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     return _read_classes(read_image_csv(path, ("path", "label"), ("split", "group"), given), to_measure)
 
 
-def other_columns(path: Path) -> dict[str, dict[str, str]]:
-    """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} where it has none."""
+def other_columns(path: Path, wanted: TableColumns) -> dict[str, dict[str, str]]:
+    """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} if it has changed."""
+    given = given_columns(wanted)
     try:
-        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), others=True)
+        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), given, others=True)
         paths = list(map(ListedFiles(path).add, table.columns["path"], table.lines))
     except DataError:
-        return {}  # its columns are given by name
+        return {}
     return {name: dict(zip(paths, cells, strict=True)) for name, cells in table.others}
 
 
