@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.data.pixels.preprocess import COLORS
+from vit.errors import some_of
 from vit.models.heads import classifier_names
 from vit.models.network import Network, misfits
 from vit.models.network_names import import_timm
 from vit.models.vision_transformer import VisionTransformer
 
 _LARGEST_CUT, _LEAST_RESAMPLED = 14, 0.6  # patches a side of 224 pixels in 16; the part of them where both are equal
-_SHOWN = 5
 
 Changes = defaultdict[str, list[str]]  # how a tensor was computed, by its name
 
@@ -37,21 +37,15 @@ class LoadReport:
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
         for what, reasons in (("initialized", self.initialized), ("dropped", self.dropped)):
             for why in dict.fromkeys(reasons.values()):
-                facts.append((what, f"{_first(name for name in reasons if reasons[name] == why)}: {why}"))
+                facts.append((what, f"{some_of(name for name in reasons if reasons[name] == why)}: {why}"))
         return facts
 
     def describe_rows(self) -> str:
         """Which rows a head for other classes keeps, and which are new; "" where it keeps none."""
         if not self.kept_rows:
             return ""
-        new = f"; new, from the mean feature of their images: {_first(self.new_rows)}" if self.new_rows else ""
+        new = f"; new, from the mean feature of their images: {some_of(self.new_rows)}" if self.new_rows else ""
         return f"the last layer keeps the rows of {len(self.kept_rows):,} classes with known names{new}"
-
-
-def _first(texts: Iterable[str], separator: str = ", ") -> str:
-    known = list(texts)
-    more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
-    return separator.join(known[:_SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ def adapt(
         if name in expected and expected[name].is_floating_point() and not value.is_floating_point()
     ]
     if wrong:
-        raise ValueError(_first(sorted(wrong), "; "))
+        raise ValueError(some_of(sorted(wrong), separator="; "))
     names = classes.new if classes is not None and old_row_of else ()
     return taken, LoadReport(
         sorted(taken.keys() - changes.keys()),
