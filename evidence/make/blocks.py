@@ -4,7 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from definitions import Row, Section
 from kept import Answers, Kept, seeds_of
-from sentences import OF_P, accuracy_text, compared, each_seed, minutes_a_run, progress, seeds_text, table_line
+from sentences import (
+    OF_P,
+    accuracy_text,
+    compared,
+    each_seed,
+    hardware,
+    minutes_a_run,
+    progress,
+    seeds_text,
+    table_line,
+)
 from sizes import size_lines
 
 from vit.study.answer.answer_warnings import end_of_tuning_warning
@@ -49,7 +59,7 @@ def block(kept: Kept) -> Iterator[str]:
         if not kept.has_sizes and (warning := end_of_tuning_warning(kept.protocol)):
             yield from ("", warning)
         yield ""
-    yield f"{progress(kept)} `make results ROW={kept.row.name}`."
+    yield f"{progress(kept, hardware(kept))} `make results ROW={kept.row.name}`."
 
 
 def _chosen_by(kept: Kept) -> str:

@@ -187,13 +187,13 @@ def minutes_a_run(kept: Kept, cells: Sequence[CellResult]) -> str:
     return "; ".join(f"{words} ({name})" if len(means) > 1 else words for name, words in means.items())
 
 
-def progress(kept: Kept) -> str:
-    """How many runs of a row are finished, and the sum of their times."""
+def progress(kept: Kept, machines: str = "") -> str:
+    """How many runs of a row are finished, and the sum of their times, on machines that a table beside may name."""
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
     words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished{failed}"
     rule = str(kept.protocol["checkpoints"])
     checkpoints = "" if rule == rule_text("loss") else f" Checkpoints: {rule}."
-    return f"{words}, in {kept.seconds / 3600:.2f} hours on {hardware(kept)}.{checkpoints}"
+    return f"{words}, in {kept.seconds / 3600:.2f} hours{machines and f' on {machines}'}.{checkpoints}"
 
 
 def hardware(kept: Kept, cells: Iterable[CellResult] | None = None) -> str:
@@ -211,8 +211,8 @@ def conditions(kept: Kept) -> str:
     seeds = len({cell.seed for cell in kept.cells})
     images = kept.protocol["images"]
     assert isinstance(images, dict)
-    budget = kept.protocol.get("budget_words")
-    used = {cell.num_images for cell in kept.cells}
+    used, budget = {cell.num_images for cell in kept.cells}, str(kept.protocol.get("budget_words"))
+    budget = budget.partition(" at every size")[0] if len(used) == 1 else budget
     sizes = " to ".join(f"{size:,}" for size in sorted({min(used), max(used)}))
     whole = "" if used == {images["train"]} else f" of {images['train']:,}"
     return (

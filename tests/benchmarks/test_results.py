@@ -295,7 +295,7 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(pages, evide
     lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
     vit, cnn = (next(line for line in lines[::-1] if f"|{name} (" in line) for name in ("ViT", "CNN"))
     assert "|a laptop (each run: cpu, 1 thread)" in vit and "|a server (each run: cpu, 1 thread)" in cnn
-    assert any("a laptop (each run: cpu, 1 thread); a server (each run: cpu, 1 thread)" in line for line in lines)
+    assert any(line.endswith("|a laptop; a server|") for line in lines)
 
 
 def test_a_network_that_two_machines_trained_has_the_device_and_the_minutes_of_each(
