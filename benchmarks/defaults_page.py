@@ -74,9 +74,9 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         for name, gap in one.gaps.items()
         if gap.high is not None and gap.high < 0
     ]
-    missing = [f"{side.tool} ({describe(side)})" for side in SIDES[1:] if side not in {one.side for one in compared}]
+    missing = dict.fromkeys(side.tool for side in SIDES[1:] if side not in {one.side for one in compared})
     yield f"- Ahead of `vit train`, by the interval of a set: {', '.join(ahead) or 'no tool on any set'}."
-    yield f"- Without a row so far: {', '.join(missing) or 'no tool'}."
+    yield f"- Tools that lack a row: {', '.join(missing) or 'none'}."
     for row in rows:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
