@@ -4,7 +4,7 @@
 
 The world has the structure of real studies. Every study has one test set, which all seeds and networks share. A test
 image has a difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie
-inside each other, and the networks of a seed share them. A network errs on an image where
+inside each other, and the networks of a seed share them. A network misclassifies an image where
 
     common difficulty + network's difficulty + chance (network, seed, size, image)  >  threshold + seed's effect
 
@@ -40,7 +40,7 @@ class World:
         scatter: standard deviation of a seed's threshold; half of its variance is that of the subset.
         nested: correlation of what is drawn for a seed, or for a network's difficulties, at neighboring sizes.
         tails: "normal" seeds, "heavy" ones (Student's t with 4 degrees of freedom), or "collapsing" ones, of which one
-            in ten errs on far more images.
+            in ten misclassifies far more images.
         burst: number of nearly equal test images that follow each other and were not declared.
         rise: the scatter at the largest size over that at the smallest.
         unlike: the scatter of all networks but the first over that of the first.

@@ -24,7 +24,7 @@ from vit.study.statistics.variance_components import Answers, Floats, mean_error
 
 
 def late(images: float) -> float:
-    """A curve that begins to fall late, and is no power law."""
+    """A curve that begins to fall late, and is not a power law."""
     return float(0.75 / (1 + (images / 1500) ** 0.55))
 
 

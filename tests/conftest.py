@@ -102,7 +102,7 @@ def turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Imported modules and collected tests are no garbage: a full collection, as after an error of memory, is short."""
+    """Imported modules and collected tests are not garbage: a full collection, after an error of memory, is short."""
     gc.freeze()
 
 
@@ -180,7 +180,7 @@ def ask(*arguments: object, drawn: bool = False, figures: bool = False) -> Answe
 
 @pytest.fixture(autouse=True)
 def own_launcher_variables() -> Iterator[None]:
-    """Lightning leaves LOCAL_RANK behind, by which a later training waits for processes that nobody starts."""
+    """Lightning leaves LOCAL_RANK behind, by which a later training waits for processes that are never started."""
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     before = {name: os.environ[name] for name in names if name in os.environ}
     yield
@@ -204,7 +204,7 @@ def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cells_here() -> Iterator[None]:
-    """Cells of a study are no processes: for tests in which that changes nothing."""
+    """Cells of a study are not processes: for tests in which that changes nothing."""
     from tests.cells import here
 
     with here():

@@ -62,7 +62,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
     assert "vit: error[5]: photos has 3 errors and 1 warning; see data_check.csv" in answer.err
     assert "3 errors and 1 warning, listed with what to do in data_check.csv" in answer.out
     assert answer.out.strip().splitlines()[-1] == "Next: vit data check photos"
-    assert "data_check.csv has \"'=cat\" for '=cat'" in answer.err  # and this is no finding
+    assert "data_check.csv has \"'=cat\" for '=cat'" in answer.err  # and this is not a finding
     assert "\x1b" not in answer.out + answer.err and "an HTML page, not an image" in answer.out
     assert "skipped: 1 files ending in .txt" in answer.out
     table = rows(here / "data_check.csv")

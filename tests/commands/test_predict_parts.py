@@ -160,7 +160,7 @@ def test_relative_images_are_those_of_one_folder(vit, digits_run, pictures, here
 
 @pytest.mark.faults("L13")
 def test_images_that_have_changed_since_are_refused(vit, digits_run, pictures, here):
-    """The rows of the new image were missing, and nothing said so. Parts among the images are no images."""
+    """The rows of the new image were missing, and nothing said so. Parts among the images are not images."""
     shutil.copytree(pictures, here / "photos")
     command = ("predict", digits_run.path, "photos", "--recursive", "--parts", "photos/parts", *SIZE)
     assert vit(*command).code == 0

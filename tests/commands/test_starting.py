@@ -172,7 +172,7 @@ def test_a_choice_is_kept_and_the_hub_is_not_asked(train, hub, photographs, tmp_
 
 
 def test_what_was_decided_stands(train, hub, photographs, tmp_path):
-    """A run that began without the weights goes on without them, whatever can be had by then."""
+    """A run that began without the weights goes on without them, whatever is available by then."""
     script = (
         "import os, sys; from vit.__main__ import main; from vit.commands.training import train_progress\n"
         "train_progress.TrainProgress.step = lambda self, done, *rest: os._exit(1) if done == 2 else None\n"

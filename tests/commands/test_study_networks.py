@@ -1,4 +1,4 @@
-"""`vit study DATA` without networks: a ViT and a CNN, for photographs from published weights where these can be had."""
+"""`vit study DATA` without networks: a ViT and a CNN, for photographs from published weights where available."""
 
 import json
 import sys

@@ -135,7 +135,7 @@ def test_given_splits_are_warned_of_and_given_groups_are_kept(clips: Path, tmp_p
 
 
 def test_copies_inside_one_group_join_no_groups(draw_classes, tmp_path: Path) -> None:
-    """Two equal files of one patient are no reason for a note on patients that share images."""
+    """Two equal files of one patient do not call for a note on patients that share images."""
     photos = draw_classes(tmp_path / "photos", CLASSES, 4)
     (photos / "bird" / "again.png").write_bytes((photos / "bird" / "00.png").read_bytes())
     files = sorted(path.relative_to(photos).as_posix() for path in photos.glob("*/*"))

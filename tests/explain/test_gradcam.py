@@ -96,7 +96,7 @@ def test_of_a_vit_without_a_part_it_depends_on_patches_and_class(images, values)
 
 
 class Attending(Network):
-    """Attention without a convolution: queries (B, H, T, D / H) have four dimensions, and are no map of an image."""
+    """Attention without a convolution: queries (B, H, T, D / H) have four dimensions, and are not a map of an image."""
 
     def __init__(self):
         super().__init__(NetworkConfig(image_size=16, num_classes=2))

@@ -94,7 +94,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("R18", "two `vit predict` that write one file at a time, or two `vit evaluate` of one run",
               "the second `vit predict` is refused, also where the first one ends meanwhile; each evaluation makes a "
               "folder of its own", 2),
-        Fault("R16", "a study of photographs that began from published weights, which can no longer be had",
+        Fault("R16", "a study of photographs that began from published weights, which are no longer available",
               "refused with their names and the reason; without weights it would be another study", 2),
         Fault("R20", "a run whose training is not finished: evaluate, predict, explain, export, push, serve, demo",
               "refused unless `--unfinished` is given; then the output, metrics.json, pages, card and export say what "

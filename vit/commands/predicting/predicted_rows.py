@@ -153,7 +153,7 @@ class SortedFiles:
                 raise UsageError(f"--sort_into {into}: {folder} exists already", "give a new folder")
 
     def check(self, predictor: "Predictor", listed: "ListedImages") -> None:
-        """Raise UsageError where images are no files, or where a class cannot be a folder."""
+        """Raise UsageError where images are not files, or where a class cannot be a folder."""
         if listed.reader is not None or any("://" in path for path in listed.paths[:1]):
             raise UsageError("--sort_into needs files, and these images lie in a table or in shards", "leave it out")
         if predictor.multilabel is not None:

@@ -27,7 +27,7 @@ from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 ALPHA = 0.05
 FEWEST, MOST = 100, 20_000  # images: with fewer no group shows, and the headers of more take long
 FEWEST_OF_GROUP = 20
-MOST_VALUES = 20  # of a column whose cells are no numbers
+MOST_VALUES = 20  # of a column whose cells are not numbers
 CLUSTERS = 8
 _LAPLACE = torch.tensor([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])[None, None]
 
