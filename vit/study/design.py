@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vit.console import count_of
 from vit.study.answer.answer_warnings import HALF
 from vit.study.findings import JsonValue
 from vit.training.planning.schedule import choose_schedule
@@ -43,7 +44,7 @@ class Design:
         if self.gain is None:
             return ""
         (size, seeds), now = self.gain, self.seeds.get(self.gain[0], 0)
-        return f"{size:,} images" if not now else f"{seeds - now} seed{'s' * (seeds > now + 1)} at {size:,} images"
+        return f"{size:,} images" if not now else f"{count_of(seeds - now, 'seed')} at {size:,} images"
 
 
 def choose_design(

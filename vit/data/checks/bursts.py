@@ -106,8 +106,9 @@ def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> lis
     """
     sizes, bursts = Counter(labels), []
     for cluster in clusters:
-        counts = Counter(labels[place] for place in cluster)
-        bursts += [cluster] * all(count < max(WHOLE_CLASS, sizes[label] / 2) for label, count in counts.items())
+        counts = Counter(labels[place] for place in cluster).items()
+        if all(count < max(WHOLE_CLASS, sizes[label] / 2) for label, count in counts):
+            bursts.append(cluster)
     return bursts
 
 

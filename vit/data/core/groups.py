@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from vit.console import count_of
 from vit.data.core.samples import Source
 from vit.errors import DataError, UsageError, some_of
 from vit.tasks.label_text import alike_key
@@ -109,9 +110,8 @@ def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
 
 def leak_note(one: str, other: str, names: Sequence[str]) -> str:
     """A sentence about two splits that share groups with these names."""
-    some = some_of(names, _SHOWN)
-    count = f"{len(names):,} group{'s' * (len(names) != 1)}"
-    return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
+    shared = f"{count_of(len(names), 'group')} ({some_of(names, _SHOWN)})"
+    return f"WARNING: {one} and {other} share {shared}: the accuracy will be too high for images of new groups"
 
 
 def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from vit.console import count_of
 from vit.data.core.dataset_names import LAYOUT, SPLIT_OF_NAME, SPLIT_SYNONYMS, split_in
 from vit.data.core.image_files import (
     describe_skipped,
@@ -203,9 +204,8 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]
             deeper += [os.path.join(folder, name, file) for file in files if os.sep in file]
     if deeper and not any(_ABOVE in note for note in notes):
-        count = f"{len(deeper):,} image{'s' * (len(deeper) != 1)}"
         deep_folder = min(deeper, key=lambda path: path.count(os.sep)).rpartition(os.sep)[0]
-        note = f"folders inside class folders, such as {deep_folder}/, hold {count}; {_ABOVE}"
+        note = f"folders inside class folders, such as {deep_folder}/, hold {count_of(len(deeper), 'image')}; {_ABOVE}"
         if len(deeper) == sum(map(len, rows.values())):
             pattern = f"^{'[^/]+/' * deep_folder.count(os.sep)}([^/]+)/"
             note += f"; if each is of one patient or one video, --data.groups '{pattern}' keeps it in one split"

@@ -133,10 +133,8 @@ def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -
 
 def training_line(result: RunResult, first_weights: str) -> str:
     """How the run was trained."""
-    images = count_of(result.num_images.get("train", 0), "image")
-    length = f"for {count_of(result.epochs, 'epoch')}"
-    if result.validation_name == "penalty":
-        length = "by a linear probe of the last layer"
+    images, is_probe = count_of(result.num_images.get("train", 0), "image"), result.validation_name == "penalty"
+    length = "by a linear probe of the last layer" if is_probe else f"for {count_of(result.epochs, 'epoch')}"
     return f"Trained on {images} {length}, seed {result.seed}; {first_weights} at first"
 
 

@@ -133,8 +133,8 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
     values = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
     network = ", ".join(f"{name} {value}" for name, value in values.items())
-    training = f"{count_of(result.steps, 'step')} of {count_of(result.batch_size, 'image')}"
-    training += f" ({count_of(result.epochs, 'epoch')})"
+    epochs = count_of(result.epochs, "epoch")
+    training = f"{count_of(result.steps, 'step')} of {count_of(result.batch_size, 'image')} ({epochs})"
     if result.validation_name == "penalty":
         training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
     left_out = [f"{split}: {path}: {why}" for split, some in result.left_out.items() for path, why in some.items()]
