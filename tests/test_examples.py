@@ -19,7 +19,7 @@ FILES = [
 ]
 TRAIN = ROOT / "examples" / "kubernetes" / "train.yaml"
 LONG = "digits --network vit_nano_patch2_8 --augment strong --optim.steps 600 --batch_size 32 --optim.optimizer sgd \
-        --lr 0.01 --precision 32-true --wandb off --trainer.accelerator cpu"
+        --lr 0.01 --precision 32-true --keep_state true --wandb off --trainer.accelerator cpu"
 
 
 def container(path):

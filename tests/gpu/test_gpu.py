@@ -48,7 +48,7 @@ def test_half_precision_with_clipping_learns_as_float32(train, images, device, m
     if device == "cpu" and precision == "16-mixed":
         precision = "bf16-mixed"  # Lightning has no float16 on CPUs
     exact = train(images, *network, *AVERAGED)
-    half = train(images, *network, *AVERAGED, "--precision", precision)
+    half = train(images, *network, *AVERAGED, "--precision", precision, "--keep_state", "true")
     if precision == "16-mixed":
         state = torch.load(half.path / "checkpoints" / "last.ckpt", weights_only=True)["MixedPrecision"]
         assert state["scale"] > 1

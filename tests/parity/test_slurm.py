@@ -15,7 +15,8 @@ from tests.slurm import IS_HERE, WHY, Slurm, slurm
 
 PATIENT = 400  # seconds, on a busy machine
 LONG = ("digits", "--network", "vit_nano_patch2_8", "--augment", "strong", "--optim.steps", "600", "--batch_size", "32",
-        "--optim.optimizer", "sgd", "--lr", "0.01", "--precision", "32-true", "--wandb", "off")  # fmt: skip
+        "--optim.optimizer", "sgd", "--lr", "0.01", "--precision", "32-true", "--wandb", "off",
+        "--keep_state", "true")  # fmt: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_HERE, reason=WHY)]
 
