@@ -128,6 +128,14 @@ def test_the_back_test_is_what_the_smaller_sizes_would_have_said():
     assert all(row.known_to >= 1000 for row in forecast_of(wrong, {250: 99, 500: 500, 1000: 500, 2000: 500}).backtest)
 
 
+def test_a_back_test_holds_where_no_test_image_is_wrong():
+    """The lower end of 0.02 % was above the measured 0 %: "Of 3 such intervals 0 held"."""
+    nothing = forecast_of(answers([[0.0] * 3] * 4, SIZES, 100))
+    assert backtest_summary(nothing).endswith("measured: 0.0 %. Of 3 such intervals 3 held.")
+    steep = forecast_of(answers([[0.5] * 3, [0.4] * 3, [0.32] * 3, [0.0] * 3], SIZES, 100))
+    assert backtest_summary(steep).endswith("Of 3 such intervals 1 held."), "20 % and more are above 0"
+
+
 def test_a_target_is_a_range_whose_lower_end_is_the_next_round():
     found = forecast_of(made(law), target=0.87)
     low, high = found.for_target

@@ -134,17 +134,16 @@ def last_regime(sizes: Sequence[int], steps: Mapping[int, int]) -> list[int]:
 
 
 def _backtest(series: str, wrong: Answers) -> list[Backtest]:
-    """For each beginning of the sizes, what the method says of the larger ones up to 4 times its last."""
+    """What each beginning says of sizes up to 4 times its last; a lower end below one test image is 0."""
     sizes, backtests = sorted(wrong), []
     for count in range(2, len(sizes)):
         known = sizes[:count]
         later = [size for size in sizes[count:] if size <= FARTHEST * known[-1]]
-        if not later:
-            continue
         curve = MeasuredCurve.of({size: wrong[size] for size in known})
         for size, error, low, high in zip(later, *curve.expected(later), strict=True):
-            measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
-            backtests.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
+            table = np.stack(list(wrong[size].values()))
+            ends = float(low) if low * table.shape[1] >= 1 else 0.0, float(high)
+            backtests.append(Backtest(series, size, float(error), *ends, known[-1], float(table.mean())))
     return backtests
 
 
