@@ -37,7 +37,8 @@ def groups(content):
 def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monkeypatch):
     answer, first = study("--time", "60s", step=3.0)
     assert answer.code == 0, answer.err
-    assert "60 s for everything" in answer.out and "would add" in answer.out
+    assert "60 s for everything" in answer.out
+    assert "after them --time" in answer.out, "a new study of this time may have longer trainings instead"
     assert first["protocol"]["seconds"] == 60 and first["protocol"]["looks"] == 1
     assert {(30, 0), (30, 1)} <= groups(first) and len(groups(first)) < 20
     answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays

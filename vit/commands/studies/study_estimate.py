@@ -73,7 +73,7 @@ def _time_text(plan: StudyPlan, design: "Design", pace: "StudyPace") -> str:
     words += f"; without {', '.join(f'{size:,}' for size in design.left)} images" * bool(design.left)
     if more := design.more():
         minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
-        words += f"; --time {minutes}min would add {more}"
+        words += f"; after them --time {minutes}min would add {more}"  # before them, it may make each longer
     return words
 
 
