@@ -71,6 +71,17 @@ class Pair:
         first, second = self._errors()
         return self.first / first - self.second / second
 
+    def ends(self, spread: Spread, times: float = 1.0) -> tuple[float, float]:
+        """Both ends of the gap's interval with so many times the images.
+
+        Few images that differ have no normal mean. Where all seeds agree on them, the end away from 0 is Wilson's.
+        """
+        gaps, reach = self.gaps(), float(spread.reach())
+        gap, agree = float(gaps.mean()), not np.ptp(gaps, axis=0).any()
+        few = agree * NORMAL_QUANTILE**2 / (2 * times * self.num_units)
+        far = max(reach, few + float(np.hypot(few, reach * gaps.any())))
+        return gap - (reach if gap > 0 else far), gap + (reach if gap < 0 else far)
+
     def of(self, seeds: Sequence[int]) -> "Pair":
         rows = [self.seeds.index(seed) for seed in seeds]
         return replace(self, seeds=list(seeds), first=self.first[rows], second=self.second[rows])
@@ -126,17 +137,16 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     if of_gap is None or of_log is None:
         ratio = Interval(float(np.exp(log_ratio)), None, None)
         return Difference(pair.num_images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
-    # Errors are counts of T images. Where seeds and networks agree on every image, the scatter is too small for this
-    # test set to show, but it is not zero. So the standard error is at least one image, or one group that agrees.
+    # Where seeds and networks agree on every image, the scatter is too small for this test set to show, but it is not
+    # zero. So the standard error is at least one image, or one group that agrees.
     spread = of_gap.at_least(1 / pair.num_units)
-    reach = float(spread.reach())
-    interval = Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0))
+    low, high = pair.ends(spread)
     log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
     ratio = Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1)))
-    larger = (spread.with_twice_the_seeds(), spread.with_twice_the_images())
-    margins = MarginOfError(*(min(half, 1.0) for half in (reach, *(float(one.reach()) for one in larger))))
+    larger = pair.ends(spread.with_twice_the_seeds()), pair.ends(spread.with_twice_the_images(), 2.0)
+    margins = MarginOfError(*(min(max(gap - a, b - gap), 1.0) for a, b in ((low, high), *larger)))
     p = float(spread.p_value(gap, pair.groups))
-    return Difference(pair.num_images, pair.seeds, interval, ratio, p, p, margins)
+    return Difference(pair.num_images, pair.seeds, Interval(gap, max(low, -1.0), min(high, 1.0)), ratio, p, p, margins)
 
 
 def counted(p: float, looks: int) -> float:

@@ -95,10 +95,7 @@ class Spread:
         """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
         scale, weight = _nodes(self.freedom)
         deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
-        quotient = np.divide(
-            away[..., None], deviation, out=np.zeros(np.broadcast_shapes((*away.shape, 1), deviation.shape))
-        )
-        return np.asarray(2 * ndtr(-quotient) @ weight)
+        return np.asarray(2 * ndtr(-away[..., None] / deviation) @ weight)
 
     def at_least(self, error: npt.ArrayLike) -> "Spread":
         """The same spread with a standard error of the images' part of at least `error`."""
@@ -109,15 +106,9 @@ class Spread:
         return replace(self, by_seeds=self.by_seeds / 2, by_both=self.by_both / 2, num_seeds=2 * self.num_seeds)
 
     def with_twice_the_images(self) -> "Spread":
-        """The expected spread of a study with twice the test images.
-
-        Few seeds scatter less than `by_both` by chance. So `by_seeds` shrinks by the ratio of its expected parts, and
-        the expected spread is never wider than this one.
-        """
-        effect = np.maximum(self.by_seeds - self.by_both, 0)
-        ratio = np.full_like(effect, 0.5)
-        np.divide(effect + self.by_both / 2, effect + self.by_both, out=ratio, where=effect + self.by_both > 0)
-        return replace(self, by_seeds=self.by_seeds * ratio, by_images=self.by_images / 2, by_both=self.by_both / 2)
+        """The expected spread with twice the test images: `by_seeds` loses a half of `by_both`, or of itself."""
+        less = np.minimum(self.by_seeds, self.by_both) / 2
+        return replace(self, by_seeds=self.by_seeds - less, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
 
 @dataclass(frozen=True)
