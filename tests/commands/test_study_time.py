@@ -63,6 +63,15 @@ def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monke
     assert "missing" not in answer.out
 
 
+def test_a_killed_study_trains_two_seeds_at_one_size_on_a_slow_machine_too(study, monkeypatch):
+    """It went on with the smallest size, and with nothing at all where no training was expected to end in time."""
+    with monkeypatch.context() as killed:
+        killed.setattr(cluster, "run_cells_on", lambda *_: None)
+        assert "no finished cell" in study("--time", "30s", step=100.0)[0].err
+    answer, content = study("--time", "30s", step=100.0)
+    assert answer.code == 0 and len(groups(content)) == 2, answer.err
+
+
 def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, colors, tmp_path, monkeypatch):
     """3,000 photographs were compared after 15 % of the steps, and one word of the plan said so."""
     monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (0.3, 0.0))

@@ -66,6 +66,14 @@ def test_more_time_adds_to_what_is_there():
     assert sum(more.seeds.values()) > sum(first.seeds.values()) and more.seconds <= 400
 
 
+@pytest.mark.parametrize("seconds", [0.0, 20, 200, 700, 10_000])
+def test_a_killed_study_goes_on_in_the_order_of_its_design(seconds):
+    """No order was left, so the smallest size came first, and the largest one when the time was over."""
+    first = choose_design(SIZES, cost, seconds)
+    again = choose_design(SIZES, cost, 0.0, kept=first.seeds, parts=(1.0,))
+    assert (again.order, again.seeds) == (first.order, first.seeds) and again.seconds == 0
+
+
 def test_what_more_time_would_add_is_a_number_of_seeds():
     """Seeds count from 0: "seed 4" was the fourth one, seed 3."""
     assert Design({100: 2}, 1.0, 1.0, [], gain=(100, 3)).more() == "1 seed at 100 images"

@@ -91,11 +91,10 @@ def choose_design(
         order.append(rung)
 
     for rung in rungs:
-        if taken.get(rung[0], 0) >= rung[1]:
-            continue
         is_closed = any(rung[0] == size for size, _ in passed)  # seeds of a size are taken in their order
-        fits = spent + price(part, rung) <= seconds or (keeps_first and rung in first)
-        if fits and not is_closed:
+        if taken.get(rung[0], 0) >= rung[1]:
+            order.append(rung)  # a killed study goes on in its order
+        elif not is_closed and (spent + price(part, rung) <= seconds or (keeps_first and rung in first)):
             take(rung)
         else:
             passed.append(rung)
