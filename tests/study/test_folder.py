@@ -110,3 +110,14 @@ def test_each_seed_tunes_for_itself():
     """One seed's choice was taken by all, and 13 to 24 % of studies of equal networks were told apart."""
     cells = [ListedCell("vit", 10, seed, choice, f"{seed}{choice}") for seed in (0, 1) for choice in ("a", "b")]
     assert len({cell.group for cell in cells}) == 2
+
+
+def test_shards_that_start_late_and_failed_cells_are_no_further_looks(tmp_path):
+    """The eighth of eight shards, or starts of a study with a cell that fails, made p 144 times as large."""
+    study, cells = study_of(tmp_path, {"lr=1": UNTRAINED, "lr=2": None}, "acc1")
+    later, unplanned = (ListedCell("ViT", 100, seed, "lr=1", f"cells/ViT/seed{seed}") for seed in (1, 2))
+    study.describe([*cells, later], {"data": "digits"})
+    study.summary_path.write_text("{}", encoding="utf-8")  # of the first shard
+    for more, looks in (([], 1), ([], 1), ([unplanned], 2), ([unplanned], 2)):
+        study.describe([*cells, later, *more], {"data": "digits"})
+        assert study.protocol()["looks"] == looks

@@ -118,11 +118,11 @@ class StudyDirectory(StudyLayout):
         return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
 
     def describe(self, cells: Sequence[ListedCell], protocol: Protocol) -> None:
-        """Write study.json. It counts the looks: reports of the study after which it went on with further cells."""
+        """Write study.json. It counts the looks: reports of the study after which it went on with unplanned cells."""
         self.path.mkdir(parents=True, exist_ok=True)
-        before = self.protocol().get("looks", 0) if self.description_path.is_file() else 0
-        goes_on = self.summary_path.is_file() and not all(self.run(one).result_path.is_file() for one in cells)
-        looks = max(1, int(str(before)) + goes_on)
+        before, planned = (self.protocol(), self.listed()) if self.description_path.is_file() else ({}, [])
+        goes_on = self.summary_path.is_file() and not {one.folder for one in cells} <= {one.folder for one in planned}
+        looks = max(1, int(str(before.get("looks", 0))) + goes_on)
         self._write({**protocol, "looks": looks}, cells)
 
     def forget(self, folders: Collection[str]) -> None:
