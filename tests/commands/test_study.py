@@ -140,6 +140,7 @@ def test_done_cells_are_never_run_again(vit, whole, given, tmp_path):
     assert "8 of 12 cells are done already" in planned.out and "\n4 cells, about" in planned.out, planned.err
     answer = vit(*given.line, "--seeds", "3", "--out", tmp_path, "--margin", "0.5")
     assert answer.code == 0 and "8 of 12 cells were done before" in answer.err
+    assert "--target 0.95 --margin 0.5" in answer.out, "the next command would answer with another margin"
     assert json.loads((study / "summary.json").read_text())["margin"] == 0.5
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(rows(study)) == 12

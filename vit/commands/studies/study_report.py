@@ -29,7 +29,7 @@ def report_findings(reporter: Reporter, path: Path, target: float | None, margin
     reporter.line()
     numbers = f"{study.results_path}, {study.summary_path}"
     reporter.facts([("report", str(study.report_path)), ("figure", str(study.curve_path)), ("numbers", numbers)])
-    reporter.next_command(_next(study, findings))
+    reporter.next_command(_next(study, findings, margin))
     return findings
 
 
@@ -81,10 +81,11 @@ def _error(point: "Point | None") -> str:
     return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
 
 
-def _next(study: "StudyDirectory", findings: "Findings") -> str:
+def _next(study: "StudyDirectory", findings: "Findings", margin: float | None) -> str:
     """The next useful command: a target where there is a forecast, else the use of a run of the best network."""
     if findings.target is None and findings.forecasts:
-        return f"vit report {shlex.quote(str(study.path))} --target 0.95"
+        same = "" if margin is None else f" --margin {margin:g}"
+        return f"vit report {shlex.quote(str(study.path))} --target 0.95{same}"
     first = min(findings.series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value)).name
     cells = [row for row in records(study.results_path) if row["series"] == first]
     best = max(cells, key=lambda row: (int(row["images"]), float(row["accuracy"])))
