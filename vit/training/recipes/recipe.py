@@ -181,9 +181,9 @@ class TrainerConfig:
             keeps a part of every weight.
         precision: number format of the computation. auto: bf16-mixed where it is faster here, 16-mixed on a GPU with
             tensor cores for float16 alone (V100, T4, RTX 20), else 32-true.
-        compile: whether torch.compile compiles the network for the training. The first step then takes minutes. auto:
-            on one GPU with Triton and a C compiler, where a network of ours trains for 3,000 steps or 10 minutes, which
-            by an estimate repay it.
+        compile: whether torch.compile compiles the network for the training, which takes about half a minute. auto: on
+            one GPU with Triton and a C compiler, where a network of ours trains for 3,000 steps or 10 minutes, which by
+            an estimate repay it.
         grad_checkpointing: whether the blocks of our ViTs keep no activations, and are computed again in the backward
             pass: less memory, and a third more computation. The weights are the same.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
