@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import sys
 import tomllib
@@ -50,6 +51,13 @@ def imports_for_types(tree):
 def test_each_folder_has_the_name_of_an_extra():
     folders = {path.parent.name for path in EXTRAS.glob("*/*.py")}
     assert folders - WITHOUT_PACKAGES <= extras_of_project()
+
+
+def test_the_first_page_lists_each_extra_once():
+    page = (PACKAGE.parent / "docs" / "index.md").read_text(encoding="utf-8")
+    table = re.search(r"\| extra \| adds \|\n(.*?)\n\n", page, re.DOTALL)[1]
+    listed = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()))
+    assert sorted(listed) == sorted(extras_of_project())
 
 
 def test_every_entry_of_the_registry_exists():
