@@ -55,7 +55,8 @@ def convert(
         output: the checkpoint to write
         network: name of the network, as timm has it; null: as the file or its name states
         weights: ema: the average over the training; raw: the last weights; null: the average, where a file has both
-        image_size: pixels; null: the image size of the weights; another size resamples the position embeddings
+        image_size: pixels; null: the image size of the weights; another size resamples the position embeddings, or for
+            much smaller images of a classifier keeps the middle ones
         patch_size: pixels; null: the patch size of the weights; another size resamples the patch embedding
         num_heads: null: as the source states, else the usual number for the width, or an error where published
             networks differ
