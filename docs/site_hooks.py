@@ -85,7 +85,7 @@ def rooms() -> dict[str, list[str]]:
 
 def python_page() -> str:
     """The page of what `import vit` offers."""
-    parts = ["# import vit\n\nThese functions are all that `import vit` offers. Each command is one of them.\n"]
+    parts = ["# import vit\n\nThese functions are all that `import vit` offers. Most commands are among them.\n"]
     for name, home in public_functions().items():
         parts.append(f"::: {home}\n    options:\n      heading: vit.{name}\n      toc_label: vit.{name}\n")
     return "\n".join(parts)
