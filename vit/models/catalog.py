@@ -63,7 +63,7 @@ _RESNET = "vit.models.timm_network:SmallImageResNet"
 CATALOG: dict[str, CatalogEntry] = {
     "vit": _vit(224, 16, 768, 12, 12, "a ViT of any size, by its values; as it stands ViT-B/16"),
     "vit_nano_patch2_8": _NANO,
-    "vit_mini_patch4_28": _vit(28, 4, 128, 6, 4, "ViT for 28 to 32 pixels, of a small CNN's size"),
+    "vit_mini_patch4_28": _vit(28, 4, 128, 6, 4, "ViT for 16 to 64 pixels, of a small CNN's size"),
     "vit_tiny_cifar": _vit(32, 4, 192, 12, 3, "ViT-Ti with patches of 4 pixels, for 32 to 64 pixels"),
     "vitc_mini_patch4_28": _vit(28, 4, 128, 5, 4, "vit_mini_patch4_28 with a convolutional stem", stem="conv"),
     "vitc_tiny_cifar": _vit(32, 4, 192, 11, 3, "vit_tiny_cifar with a convolutional stem", stem="conv"),
@@ -82,7 +82,7 @@ CATALOG: dict[str, CatalogEntry] = {
         "vit_nano_patch2_8 that can lack its parts, for teaching",
     ),
     "resnet10_small": CatalogEntry(
-        _RESNET, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 32 pixels"
+        _RESNET, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 64 pixels"
     ),
     "resnet18_cifar": CatalogEntry(_RESNET, 32, {}, "ResNet-18 with a 3x3 stem and no max-pool, for 8 to 64 pixels"),
 }  # fmt: skip
