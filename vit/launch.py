@@ -21,7 +21,7 @@ def wait_briefly(variables: MutableMapping[str, str] = os.environ) -> None:
     """Let threads of OpenMP that wait for each other sleep soon, so that other processes get their cores.
 
     libgomp, which PyTorch's wheels for Linux contain, otherwise has them spin. Two trainings at once on the same cores
-    are then slower than one after the other. docs/performance.md has the gain, and what a small network loses alone.
+    are then slower than one after the other (docs/performance.md). A small network that trains alone loses a little.
     Must run before torch is imported. Users who chose OMP_WAIT_POLICY or GOMP_SPINCOUNT keep their choice.
     """
     if "OMP_WAIT_POLICY" not in variables:

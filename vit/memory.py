@@ -28,7 +28,7 @@ def collect_seldom() -> None:
 
     Libraries make half a million objects while they are imported, and none of them is garbage. Python otherwise looks
     through all of them six to eight times meanwhile, and again at exit: a fifth to a quarter of the time of a short
-    command (docs/performance.md). Young objects are looked through as before, so cycles with tensors are freed soon.
+    command. Young objects are looked through as before, so cycles with tensors are freed soon.
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _SELDOM)

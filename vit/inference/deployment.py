@@ -193,7 +193,7 @@ class PackedViT(nn.Module):
     """A ViT with packed blocks: images (B, 3, S, S) float32 -> logits (B, C) float32. It changes the network.
 
     Norms have float32 weights, and heads compute in float32. In bfloat16 the errors are then as large as those of
-    autocast (docs/performance.md).
+    autocast.
     """
 
     def __init__(self, network: VisionTransformer, dtype: torch.dtype) -> None:

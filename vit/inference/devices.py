@@ -70,7 +70,7 @@ def is_faster_in_bf16(device: torch.device) -> bool:
     """Whether the hardware multiplies matrices faster in bfloat16 than in float32.
 
     CPUs of Intel need AMX for that, which a virtual machine may hide. With AVX-512 alone their products in bfloat16
-    reach half of the speed of float32 (docs/performance.md).
+    reach half of the speed of float32.
     """
     lacks_amx = device.type == "cpu" and _is_of_intel() and not torch.cpu._is_amx_tile_supported()
     return not lacks_amx and has_bf16(device)

@@ -18,7 +18,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, drop_rate: float = 0.0) -> Tensor:
       which takes 1.5 to 2.5 times as long in bfloat16. In float32 this costs nothing from 256 tokens on, and the
       kernel's memory grows with the number of tokens instead of its square, so that the kernel is taken there.
     - In bfloat16 inference on a CPU without AMX: two batched products, which take 0.36 to 0.5 of the fused kernel's
-      time (docs/performance.md).
+      time.
     - Elsewhere PyTorch's fused kernel. It is faster on a GPU, on a CPU with AMX, and in float32.
     """
     if q.device.type == "cpu" and q.requires_grad and (drop_rate > 0.0 or not _is_long_and_exact(q, k, v)):

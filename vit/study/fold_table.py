@@ -139,8 +139,7 @@ def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErro
     is confidently of the most probable of those classes whose thresholds it reaches (equation 1). Given and confident
     classes are counted in the confident joint, which estimates the fraction of wrong labels (equation 3). The images
     are ranked by self-confidence, the probability of the given class (section 3.3). Those whose label is the most
-    probable class come last. As many as are estimated to be wrong are the suspects. docs/measurements.md compares this
-    choice with the paper's other rankings and lists.
+    probable class come last. As many as are estimated to be wrong are the suspects (docs/measurements.md, "Choices").
 
     Args:
         probabilities: (n, C) probabilities from networks that have not trained on the image: a network learns wrong

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 INT8 = {"precision": "int8"}  # what a file of int8 says about itself beside `notes`
 OPERATORS = ["MatMul", "Gemm", "Conv"]  # a MatMul of two activations, as in attention, stays as it is
-PERCENTILE = 99.999  # of an activation's values lie in its range; docs/guides/export.md compares other rules
+PERCENTILE = 99.999  # of an activation's values lie in its range
 BATCH = 8  # images whose activations are in memory at once
 
 

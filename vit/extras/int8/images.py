@@ -33,7 +33,7 @@ from vit.inference.files import list_images
 from vit.inference.prediction import read_input
 from vit.training.running.run_images import images_of_run
 
-NUM_CALIBRATED = 256  # images that give the ranges of activations; 64 were too few for NNCF (docs/guides/export.md)
+NUM_CALIBRATED = 256  # images that give the ranges of activations; 64 were too few for NNCF
 MOST_MEASURED = 5_000  # labeled images: an accuracy is then known to 1.4 points, and a paired drop far better
 
 

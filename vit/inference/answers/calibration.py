@@ -24,7 +24,7 @@ from vit.inference.scores.image_groups import design_effect
 from vit.inference.scores.scored_images import Bools, Floats, PerLabel, ScoredImages, log_odds
 from vit.tasks.label_text import NOT_KNOWN, PRESENT, LabelRows
 
-PRIOR_STD = 0.5  # of log T; docs/measurements.md compares other values
+PRIOR_STD = 0.5  # of log T; docs/measurements.md says why there is a prior
 LOWEST, HIGHEST = 0.05, 20.0
 MIN_GAIN = float(chdtri(1, 0.05)) / 2  # nats: a likelihood-ratio test at 5 %
 FEWEST = 5  # known images with a label, and without it, for a temperature: fewer say too little

@@ -13,7 +13,7 @@ over the seeds alone ignores I / T: the seeds share their test images, so the sc
 The estimate has two independent parts. The part of the seeds has k - 1 degrees of freedom, so its quotient is
 Student's t. The part of the images has about T degrees of freedom, so its quotient is normal. Tests and intervals use
 the distribution of the sum of both (Behrens and Fisher). Satterthwaite's single t distribution claims too much with
-two or three seeds: docs/measurements.md has the numbers.
+two or three seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from vit.inference.scores.intervals import wilson
 from vit.study.findings import ALPHA, Interval
 
 LEAST_SHARED = 4  # sizes, or steps between sizes, that share the scatter of their seeds
-_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
+_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart
 _PRIOR_OF_ERRORS = 0.5  # degrees of freedom; 1 covers the error of a network with much more scatter in 89 %
 _PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
 _BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
