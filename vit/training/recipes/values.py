@@ -11,9 +11,7 @@ import yaml
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, OptimConfig, Recipe
 
-_USED = frozenset({
-    "class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric", "batch_size"
-})  # of optim  # fmt: skip
+_USED = {"class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric"}  # of optim
 _REFUSED_ELSEWHERE = "optim.time"
 
 
