@@ -29,7 +29,8 @@ class ModelConfig:
             of the network for photographs, which are refused where these are not available; random weights for images
             of up to 64 pixels. In a study {seed} and {images} stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
-            linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
+            linear probe (Kumar et al. 2022, LP-FT). auto: where init_from knows some of these classes by name, they
+            keep theirs and new ones start from mean features; else random for networks with attention, probe for others.
         freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
             else follow the training images, batch by batch; networks without batch norm train as with none. backbone:
             all but the last layer, which is fitted to features that are computed once (a linear probe). Of
@@ -103,7 +104,7 @@ class OptimConfig:
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
             the training is shorter than five times the memory of the average.
         on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
-            ten in a row; the check waits for the device at every step.
+            nine in a row; the check waits for the device at every step.
     """
 
     optimizer: Literal["adamw", "sgd", "muon"] | ranges.ImportPath = "adamw"
