@@ -12,6 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 WRITTEN = [
     page for page in PAGES if page.name not in ("CHANGELOG.md", "faults.md")
 ]  # by hand, and by the rules of README
+PAGE_NAMES = {page.name for page in PAGES}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -54,3 +55,16 @@ def test_links_lead_to_files(page):
             assert path.exists() or generated or reference, target
             if "#" in target and path.suffix == ".md" and path.exists():
                 assert target.split("#")[1] in anchors(path), target
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("evidence/**/README.md")], ids=lambda page: page.parent.name)
+def test_named_files_of_the_repository_are_kept(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:docs|vit|tests|benchmarks|configs|evidence|examples)/[\w/-]+\.\w+)`", text)
+    assert [name for name in named if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+def test_the_files_of_evidence_are_kept():
+    text = (ROOT / "evidence" / "README.md").read_text(encoding="utf-8")
+    kept = {path.name for path in (ROOT / "evidence").rglob("*.*")}
+    assert {Path(name).name for name in re.findall(r"`([\w/]+\.(?:jsonl|toml|md))`", text)} <= kept | PAGE_NAMES
