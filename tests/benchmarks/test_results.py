@@ -128,6 +128,12 @@ def test_what_is_kept_was_made_by_the_row_s_command(store, evidence, name):
     assert noted and noted <= results  # a training may add results at this moment
 
 
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_names_the_pages_that_show_it(path):
+    for page in re.findall(r"docs/\w+\.md", path.read_text(encoding="utf-8")):
+        assert re.search(rf"ROW={path.stem}\b", (ROOT / page).read_text(encoding="utf-8")), page
+
+
 def test_rows_of_the_cutmix_of_before_say_so(evidence):
     """Boxes lay wholly inside the image when these rows were trained. A row that is trained again loses the words."""
     mixed = {
