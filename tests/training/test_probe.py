@@ -13,6 +13,8 @@ from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.tasks.losses import TrainingLoss
 from vit.training.network.features import minimize
+from vit.training.recipes.recipe import ModelConfig, OptimConfig
+from vit.training.recipes.values import is_unused
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,12 @@ def test_an_option_that_a_probe_does_not_use_is_refused(vit, digits_run, here, o
     frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
     answer = vit(*frozen, *option)
     assert answer.code == 2 and f"{flag} with --freeze backbone" in answer.err
+
+
+def test_the_help_names_what_a_probe_uses():
+    named = re.search(r"optim, it uses (.*?) alone", str(ModelConfig.__doc__), re.DOTALL)[1]
+    used = {name for name in vars(OptimConfig()) if not is_unused(f"optim.{name}")}
+    assert set(re.findall(r"\w+", named)) - {"and"} == used - {"time"}  # which has a refusal of its own
 
 
 def test_options_that_a_probe_uses_change_its_plan(vit, digits_run, here):
