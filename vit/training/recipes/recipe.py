@@ -29,8 +29,8 @@ class ModelConfig:
             of the network for photographs, which are refused where these are not available; random weights for images
             of up to 64 pixels. In a study {seed} and {images} stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
-            linear probe (Kumar et al. 2022, LP-FT). auto: where init_from knows some of these classes by name, they
-            keep theirs and new ones start from mean features; else random for networks with attention, probe for others.
+            linear probe (Kumar et al. 2022, LP-FT). auto: where init_from knows some classes by name, they keep
+            theirs and new ones start from mean features; else random for networks with attention, probe for others.
         freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
             else follow the training images, batch by batch; networks without batch norm train as with none. backbone:
             all but the last layer, which is fitted to features that are computed once (a linear probe). Of
