@@ -63,6 +63,18 @@ def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, h
     assert not any(path.is_symlink() or path.stat().st_size < 50 for path in (here / "sorted").rglob("*.png"))
 
 
+def test_a_file_that_several_paths_lead_to_moves_once_and_a_link_with_its_picture(vit, digits_run, photos, here):
+    """The second name of a moved file, and a link to it, ended the command with files in both folders."""
+    (photos / "z.png").symlink_to(Path("new", "=1+1.png"))
+    (photos / "same").symlink_to("old")
+    command = ("--recursive", "--sort_into", "sorted", "--sort_by", "move", "--yes")
+    answer = vit("predict", digits_run.path, photos, photos / "same", "photos/new", *command)
+    assert answer.code == 0 and "4 files moved" in answer.out, answer.err
+    (label,) = {path.name for path in (here / "sorted").iterdir()}
+    assert files_below(here / "sorted") == [f"{label}/{name}" for name in ("=1+1.png", "a b-2.png", "a b.png", "z.png")]
+    assert not any(path.is_symlink() for path in (here / "sorted").rglob("*.png"))
+
+
 def test_a_place_that_is_taken_meanwhile_is_not_overwritten(vit, digits_run, photos, here, monkeypatch):
     make = Path.mkdir
 

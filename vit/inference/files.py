@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
 from vit.data.core.image_files import is_folder
 from vit.data.sources.image_csv import given_columns, read_image_csv
-from vit.errors import DataError, UsageError, nearest, path_beside
+from vit.errors import DataError, UsageError, path_beside
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.data.core.image_bytes import ImageReader
 
-OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -109,9 +108,8 @@ def list_files(
         more = f" ({count:,} folder{'s' * (count != 1)} in it)" if count else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
-    if keep_repeats:
-        return ListedImages(paths, skipped_folders=skipped_folders, counts=tuple(map(len, listed)))
-    return ListedImages(list(dict.fromkeys(paths)), skipped_folders=skipped_folders)
+    counts = tuple(map(len, listed)) if keep_repeats else ()
+    return ListedImages(paths if keep_repeats else list(dict.fromkeys(paths)), None, skipped_folders, counts)
 
 
 def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
@@ -169,23 +167,16 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
             yield entry.path, True
 
 
-def check_output(path: Path) -> None:
-    """Raise UsageError if the suffix of an output file is unknown."""
-    if path.suffix.lower() not in OUTPUTS:
-        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
-
-
 def made_folder(path: Path) -> Path:
     """A new folder of `free_name`, also where several processes ask for it at a time. OSError: it cannot be made."""
     while True:
         candidate = free_name(path)
         try:
             candidate.mkdir(parents=True)
-        except FileExistsError:
+            return candidate
+        except FileExistsError:  # another process has just made it
             if not candidate.exists():
                 raise  # a parent is a file
-            continue  # another process has just made it
-        return candidate
 
 
 def free_name(path: Path, beside: Sequence[str] = ()) -> Path:

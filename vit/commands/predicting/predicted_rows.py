@@ -145,8 +145,8 @@ class SortedFiles:
     def __init__(self, into: Path, by: SortBy, rows_file: Path) -> None:
         self.by = by
         self.list_path = new_file(rows_file.with_name(f"{rows_file.stem}-sorted.csv"), "--output: the list")
-        self._places: dict[str, Path] = {}  # of each path, which a list may name twice
-        self._taken: set[Path] = set()
+        self._places: dict[str, Path] = {}  # of each path
+        self._taken: set[Path] = set()  # the files themselves, which several paths may lead to, and their places
         self._folders = {"ok": into, **{status: into.with_name(f"{into.name}-{status}") for status in APART}}
         for folder in self._folders.values():
             if folder.exists() or folder.is_symlink():
@@ -164,14 +164,15 @@ class SortedFiles:
 
     def add(self, row: "Prediction") -> None:
         """Choose the place of a file."""
-        if row.path in self._places or row.status not in self._folders:
-            return
         source = Path(row.path)
+        file = source.parent.resolve() / source.name  # a link is a file of its own
+        if file in self._taken or row.status not in self._folders:
+            return
         number, place = 1, self._folders[row.status] / (row.label or row.top[0][0]) / source.name
         while place in self._taken:  # files of one name in several folders
             number += 1
             place = place.with_name(f"{source.stem}-{number}{source.suffix}")
-        self._taken.add(place)
+        self._taken |= {file, place}
         self._places[row.path] = place
 
     def carry_out(self, reporter: Reporter, yes: bool) -> None:
@@ -183,7 +184,8 @@ class SortedFiles:
             reporter.notice(f"nothing was moved: {files} would be; --yes moves them")
             return
         with new_table(self.list_path, ("path", "sorted_to"), mode="x") as table:
-            for done, (path, place) in enumerate(self._places.items()):
+            links_first = sorted(self._places.items(), key=lambda item: not Path(item[0]).is_symlink())
+            for done, (path, place) in enumerate(links_first):  # a link is read before its file moves
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True)
                     self._bring(Path(path), place)
