@@ -4,6 +4,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from vit.errors import DataError
@@ -118,6 +120,20 @@ def test_folders_that_are_not_read_are_counted(tree):
     assert listed.not_read == "3 folders in outer and sub were not read (--recursive reads them)"
     assert list_images(["outer", "sub", "."], False).not_read.startswith("6 folders in 3 of the given folders were")
     assert not list_images(["outer"], recursive=True).not_read and not list_images(["*"], recursive=False).not_read
+
+
+def test_a_table_among_images_is_a_file_of_their_folder(tree):
+    """The images were left out without a word, or refused for the rows of an earlier prediction."""
+    table = pa.table({"image": [b"x"], "label": ["a"]})
+    for name in ("photos", "tables"):
+        (tree / name).mkdir()
+    (tree / "photos" / "c.png").write_bytes(b"x")
+    pq.write_table(table, "photos/old.parquet")
+    assert list_images(["photos"], recursive=False).paths == [
+        f"photos{os.sep}{name}" for name in ("c.png", "old.parquet")
+    ]
+    pq.write_table(table, "tables/new.parquet")
+    assert list_images(["tables"], recursive=False).paths == ["new/000000"]
 
 
 def test_a_free_name_is_numbered(tmp_path):

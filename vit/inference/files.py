@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
-from vit.data.core.image_files import is_folder
+from vit.data.core.image_files import has_image_extension, is_folder
 from vit.data.sources.image_csv import given_columns, read_image_csv
 from vit.errors import DataError, UsageError, path_beside
 from vit.layout import RunLayout
@@ -54,7 +54,7 @@ def list_images(
     if any(is_far(name) and not is_parquet(name) for name in names):
         columns.refuse(names[0])
         return _addresses(names, (1,) * len(names))
-    indexed = [name for name in names if is_parquet(name)]
+    indexed = [name for name in names if is_parquet(name) and not _holds_images(Path(name).expanduser())]
     if not indexed:
         listed = list_files(inputs, recursive, columns, keep_repeats)
         return _addresses(listed.paths, listed.counts) if any(map(is_far, listed.paths)) else listed
@@ -63,6 +63,11 @@ def list_images(
     splits = table_source(indexed[0]).list_images(indexed[0], columns).splits.values()
     paths = [path for samples in splits for path in samples.paths]
     return ListedImages(paths, next(iter(splits)).reader, counts=(len(paths),))
+
+
+def _holds_images(path: Path) -> bool:
+    """Whether a path is a folder with images: its tables, such as earlier rows, are files like them."""
+    return path.is_dir() and any(map(has_image_extension, path.iterdir()))
 
 
 def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
