@@ -70,6 +70,20 @@ def test_the_table_trains_when_it_is_filled_in(vit, colors_run, draw_classes, he
     }
 
 
+def test_new_images_of_a_run_with_groups_need_a_group_too(vit, colors, draw_classes, here):
+    """The command named the label alone, and the training that it advised refused the empty groups."""
+    options = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--epochs", 1, "--batch_size", 8, "--wandb", "off")
+    assert vit("train", colors, *options, "--data.groups", "([0-9]+)", "--out", "runs").code == 0
+    (config,) = (here / "runs").glob("**/config.yaml")
+    draw_classes(here / "pool", ("violet",), 3)
+    answer = vit("data", "next", config.parent, "pool", "--recursive", "--count", 2)
+    assert "fill in the columns label and group of the first 2 lines" in answer.out, answer.err
+    with new_table(here / "filled.csv", read_table(here / "to_label.csv")[0]) as table:
+        for row in records(here / "to_label.csv"):
+            table.row({**row, "label": row["label"] or "violet", "group": row["group"] or "new"}.values())
+    assert "violet" in open_source("filled.csv", None).class_names
+
+
 def test_what_cannot_be_chosen_from_is_refused(vit, colors, colors_run, labels_run, digits_run, here):
     answer = vit("data", "next", colors_run, colors, "--recursive")
     assert answer.code == 3 and "the pool has no image to label: the run knows 42 of 42 files" in answer.err

@@ -150,7 +150,8 @@ def next_labels(
     reporter.table(("rank", "image", "suggested", "probability"), shown[:SHOWN])
     reporter.line(f"\n{BY[by]}")
     reporter.facts([("look", str(page)), ("fill in", str(table))])
-    reporter.line(f"fill in the column label of the first {count_of(count, 'line')}, or remove the line, and train")
+    empty = "columns label and group" if has_groups else "column label"
+    reporter.line(f"fill in the {empty} of the first {count_of(count, 'line')}, or remove the line, and train")
     reporter.next_command(shell_command("vit", "train", table, options={}))
     return NextLabels(to_label, table, page, num_known, unreadable)
 
