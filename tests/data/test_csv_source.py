@@ -287,7 +287,7 @@ def test_columns_that_are_not_read_are_listed_once(tmp_path: Path) -> None:
     source = open_source(str(tmp_path / "t.csv"))
     assert counts(source) == {"train": 24}
     names = "'age', 'vehicle', 'visibility', 'status', 'from'"
-    assert source.notes == [f"t.csv: columns that are not read: {names}"]
+    assert source.notes == [f"t.csv: columns without image or label: {names}"]
 
 
 @pytest.mark.faults("D42")

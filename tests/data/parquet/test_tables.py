@@ -354,7 +354,7 @@ def test_columns_that_are_not_read_are_listed(listed, tmp_path):
     images, labels = listed
     columns = {"mask": pa.array(images, IMAGE), "subset": pa.array(["a", "b"] * 21), "id": pa.array(range(42))}
     source = open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
-    assert "columns that are not read: 'mask', 'subset', 'id'" in source.notes
+    assert "columns without image or label: 'mask', 'subset', 'id'" in source.notes
 
 
 def test_lists_of_labels_are_no_classes(listed, tmp_path):

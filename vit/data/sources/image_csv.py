@@ -131,7 +131,7 @@ def read_image_csv(
     known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
     more = [repr(header[i]) for i in unread if header[i] not in known_names and repr(header[i]) not in " ".join(notes)]
     if more and optional:
-        notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
+        notes.append(f"columns without image or label: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
     return CsvTable(path, lines, columns, [(text(name), cells[index]) for index, name in beside.items()], note)
 

@@ -114,7 +114,7 @@ def column_notes(
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
     if columns.unread:
-        notes.append(f"columns that are not read: {some_of(map(repr, columns.unread), _SHOWN)}")
+        notes.append(f"columns without image or label: {some_of(map(repr, columns.unread), _SHOWN)}")
     if columns.group is not None:
         notes.append(f"groups are the column {columns.group!r}")
     if with_bar:
