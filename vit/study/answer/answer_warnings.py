@@ -22,6 +22,7 @@ UNEQUAL = 2.0  # times the parameters or FLOPs of another network
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
 LAST_WEIGHTS = "last weights"  # as `rule_text` says
 FEW_PASSES = 3.0  # over the images of the largest size
+FAR = 5.0  # standard errors of the test images, and twice the errors of most seeds, set a seed apart
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 
@@ -73,6 +74,21 @@ def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
         for one in series
         if chance is not None and guesses(one.points[-1], chance)
     ]
+
+
+def far_seeds(series: Sequence[Series], num_test_images: int) -> list[str]:
+    """A warning for each size at which a seed makes far more errors than most: then few seeds do not show all."""
+    warnings = []
+    for name, point in ((one.name, point) for one in series for point in one.points):
+        error, seed = max(zip(point.errors, point.seeds, strict=True))
+        usual = float(np.quantile(point.errors, 0.5, method="lower"))
+        chance = float(np.sqrt(max(usual * (1 - usual), 1 / num_test_images) / num_test_images))
+        if error > max(2 * usual, usual + FAR * chance):
+            warnings.append(
+                f"{name} with {point.num_images:,} images has {100 * error:.1f} % errors with seed {seed}, and at most "
+                f"{100 * usual:.1f} % with half of its seeds: if trainings fail, intervals of few seeds are too narrow."
+            )
+    return warnings
 
 
 def unequal_start(protocol: Protocol) -> str:

@@ -8,6 +8,7 @@ from vit.study.answer import wording
 from vit.study.answer.answer_warnings import (
     LAST_WEIGHTS,
     chance_error,
+    far_seeds,
     guesses,
     num_choosing,
     study_notes,
@@ -59,7 +60,7 @@ def verdict(
         trend="" if lead is None else wording.outcome(lead) if lead.crossing is not None else wording.trend(lead),
         conditions=_conditions(series, protocol),
         cost=_cost(pair),
-        warnings=study_warnings(series, protocol, failed),
+        warnings=[*study_warnings(series, protocol, failed), *far_seeds(series, len(results[0].correct))],
         notes=study_notes(results, protocol),
         next_steps=[step for step in steps if step],
     )
