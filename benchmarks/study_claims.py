@@ -28,6 +28,7 @@ from vit.study.statistics.variance_components import Answers, MeanSquares, mean_
 
 Curve = Callable[[float], float]  # training images -> error in the population of seeds and images
 Floats = npt.NDArray[np.float32]
+COLLAPSING, COLLAPSE = 0.1, 1.5  # share of collapsing seeds, and how far their threshold is moved
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) 
         if world.tails == "heavy":
             effect *= (2 / generator.chisquare(4, (places, k))) ** 0.5  # of the same variance
         if world.tails == "collapsing":
-            effect -= 1.5 * (generator.random(k) < 0.1)
+            effect -= COLLAPSE * (generator.random(k) < COLLAPSING)
         chance = rest**0.5 * _chain(generator, (places, k, images), world.nested)
         errors = np.array([curve(size) for size in world.sizes])
         threshold = -ndtri(errors) * (1 + scatter**2) ** 0.5  # so that the mean over the seeds is `errors`
