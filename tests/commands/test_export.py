@@ -32,6 +32,7 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
     answer = vit("export", digits_run.path, "--format", name, "--verify", mixed)
     assert answer.code == 0 and answer.err == ""
     assert answer.out.splitlines()[0] == f"{written}: {name}, 10 classes"
+    assert "\\n" not in answer.out  # the lines that load it, each for itself
     assert "compared on " in answer.out and "files of " in answer.out and "no label differs" in answer.out
     assert answer.out.strip().splitlines()[-1] == f"Next: vit predict {file} FOLDER_OF_IMAGES"
     assert os.listdir(here) == [written]

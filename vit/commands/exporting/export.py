@@ -122,7 +122,8 @@ def export(
     if latency:
         engines = {f"{format} {precision}": partial(export_kind.read, exported, path)}
         show_latencies_of(reporter, trained, "cpu", "32-true", engines)
-    reporter.line("\n" + export_kind.how_to_load(exported, path))
+    for line in ("", *export_kind.how_to_load(exported, path).splitlines()):
+        reporter.line(line)
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))
     else:

@@ -1,7 +1,7 @@
 """Warnings of a study about its answer: networks that guess, unequal starts, missing runs, unequal or short lengths"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,19 +76,17 @@ def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
     ]
 
 
-def far_seeds(series: Sequence[Series], num_test_images: int) -> list[str]:
+def far_seeds(series: Sequence[Series], num_test_images: int) -> Iterator[str]:
     """A warning for each size at which a seed makes far more errors than most: then few seeds do not show all."""
-    warnings = []
     for name, point in ((one.name, point) for one in series for point in one.points):
         error, seed = max(zip(point.errors, point.seeds, strict=True))
         usual = float(np.quantile(point.errors, 0.5, method="lower"))
         chance = float(np.sqrt(max(usual * (1 - usual), 1 / num_test_images) / num_test_images))
         if error > max(2 * usual, usual + FAR * chance):
-            warnings.append(
+            yield (
                 f"{name} with {point.num_images:,} images has {100 * error:.1f} % errors with seed {seed}, and at most "
                 f"{100 * usual:.1f} % with half of its seeds: if trainings fail, intervals of few seeds are too narrow."
             )
-    return warnings
 
 
 def unequal_start(protocol: Protocol) -> str:
