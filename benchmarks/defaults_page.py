@@ -76,7 +76,8 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
     ]
     missing = dict.fromkeys(side.tool for side in SIDES[1:] if side not in {one.side for one in compared})
     yield f"- Ahead of `vit train`, by the interval of a set: {', '.join(ahead) or 'no tool on any set'}."
-    yield f"- Tools that lack a row: {', '.join(missing) or 'none'}."
+    if missing:
+        yield f"- Tools that lack a row: {', '.join(missing)}."
     for row in rows:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
