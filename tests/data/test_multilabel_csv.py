@@ -85,7 +85,7 @@ def test_a_column_named_like_a_path_is_left_out_with_a_note(tmp_path):
     source = open_source(
         str(table(tmp_path, "path,a,b,image,fold,set\n1.jpg,1,0,0,1,\n2.jpg,0,1,1,2,\n3.jpg,0,1,1,3,\n"))
     )
-    (note,) = (note for note in source.notes if "not read" in note)
+    (note,) = (note for note in source.notes if "without image or label" in note)
     assert source.class_names == ("a", "b") and "'image', 'fold' (rename one that is a label)" in note
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
 from vit.data.core.image_files import has_image_extension, is_folder
 from vit.data.sources.image_csv import given_columns, read_image_csv
-from vit.errors import DataError, UsageError, path_beside
+from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.data.core.image_bytes import ImageReader
 
+OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -170,6 +171,12 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
             yield from _walk(entry.path, recursive, seen)
         else:
             yield entry.path, True
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError if the suffix of an output file is unknown."""
+    if path.suffix.lower() not in OUTPUTS:
+        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
 
 
 def made_folder(path: Path) -> Path:

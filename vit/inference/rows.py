@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError, UsageError
+from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
 from vit.inference.scores.scored_images import PROBABILITY
 from vit.tasks.task import SINGLE_LABEL
@@ -179,8 +180,7 @@ _WRITERS: dict[str, type[RowWriter]] = {".csv": CsvWriter, ".jsonl": JsonLinesWr
 
 def open_writer(path: Path, top_k: int) -> RowWriter:
     """The writer for the suffix of a file name. Raises UsageError for an unknown suffix."""
-    if path.suffix.lower() not in _WRITERS:
-        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, _WRITERS))
+    check_output(path)
     return _WRITERS[path.suffix.lower()](path, top_k)
 
 

@@ -33,7 +33,7 @@ from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
-from vit.inference.files import free_name, list_images
+from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_launched
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def predict(
     if parts is None:
         default = Path("predictions.csv")
         rows_file = free_name(default, (".html", ".csv.partial")) if output is None else new_file(output)
+        check_output(rows_file)
         page = rows_file.with_suffix(".html")
         if gallery:
             new_file(page, "--output: the page")
