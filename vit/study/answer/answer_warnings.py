@@ -85,7 +85,7 @@ def far_seeds(series: Sequence[Series], num_test_images: int) -> Iterator[str]:
         if error > max(2 * usual, usual + FAR * chance):
             yield (
                 f"{name} with {point.num_images:,} images has {100 * error:.1f} % errors with seed {seed}, and at most "
-                f"{100 * usual:.1f} % with half of its seeds: if trainings fail, intervals of few seeds are too narrow."
+                f"{100 * usual:.1f} % with half of them. If trainings fail, intervals of few seeds can be too narrow."
             )
 
 
