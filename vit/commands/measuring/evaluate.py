@@ -120,7 +120,6 @@ def evaluate(
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
     from vit.commands.measuring import measured_images, scoring
-    from vit.data.sources.sources import columns_for
     from vit.inference.engine import distributed
     from vit.inference.ensemble import Ensemble
     from vit.inference.metrics.weak_groups import ImageTraits
@@ -130,7 +129,7 @@ def evaluate(
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        source = measured_images.opened_source(model, data, path_text(root), columns, groups, reporter)
+        source, columns = measured_images.opened_source(model, data, path_text(root), columns, groups, reporter)
         measured_split = measured_images.choose_split(source, split)
         shown = measured_images.shown_split(source, measured_split)
         every = {one: load(one, device, precision, engine, unfinished) for one in models}
@@ -172,9 +171,8 @@ def evaluate(
     recipe = None if run is None else read_recipe(run.config_path)
     weak = None
     if traits is not None:
-        table, of_run = ("", TableColumns()) if recipe is None else (recipe.data.source, recipe.data.columns)
-        columns = columns_for(data or table, columns, of_run)
-        weak = scoring.weak_groups_of(traits, scored, samples, Path(data or table), columns, source, class_names)
+        table = Path(data or ("" if recipe is None else recipe.data.source))
+        weak = scoring.weak_groups_of(traits, scored, samples, table, columns, source, class_names)
     named = model
     network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     if others:

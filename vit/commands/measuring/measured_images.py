@@ -45,12 +45,13 @@ _TOO_GOOD = "so the metrics are too good for new images"
 
 def opened_source(
     model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
-) -> Source:
-    """DATA, or the images of the run. Columns and groups that are not given are those of the run."""
+) -> tuple[Source, TableColumns]:
+    """DATA, or the images of the run, and their columns. Columns and groups that are not given are those of the run."""
     run = RunDirectory.around(Path(model))
     if data is None:
         assert run is not None
-        return images_of_run(run, read_recipe(run.config_path), root)
+        recipe = read_recipe(run.config_path)
+        return images_of_run(run, recipe, root), recipe.data.columns
     if run is not None:
         columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
     source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
@@ -59,12 +60,12 @@ def opened_source(
         if not note.startswith(absent):
             reporter.notice(note)
     if groups is not None or run is None:
-        return with_groups(source, groups, "--groups")
+        return with_groups(source, groups, "--groups"), columns
     try:
-        return with_groups(source, read_recipe(run.config_path).data.groups)
+        return with_groups(source, read_recipe(run.config_path).data.groups), columns
     except DataError as error:  # a path has no group of this pattern
         reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
-        return source
+        return source, columns
 
 
 def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> Source | None:

@@ -71,7 +71,7 @@ def labeled_samples(
         if split is None:
             raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
     else:
-        source = opened_source(str(model), data, None, TableColumns(), None, reporter)
+        source, _ = opened_source(str(model), data, None, TableColumns(), None, reporter)
         split = choose_split(source, "auto")
     source = of_same_task(source, description.task)
     samples = source.splits[split]
