@@ -91,7 +91,7 @@ class Parser(CommandOptions):
         for key, value in tree.items():
             name = f"{beginning}{key}"
             option = self.by_name.get(name)
-            is_section = any(other.startswith(f"{name}.") for other in self.by_name)
+            is_section = option is None and any(other.startswith(f"{name}.") for other in self.by_name)
             if value is None and (is_section or (option is not None and mapping_type(option.kind) is not None)):
                 continue
             if option is not None:

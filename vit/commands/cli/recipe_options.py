@@ -241,7 +241,7 @@ def _check_keys(path: Path, text: str) -> None:
     """Raise UsageError where a key stands twice, of which YAML parsers silently take the last."""
     import yaml
 
-    waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    waiting = [yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
     seen = set()  # an anchor is met at each of its aliases
     while waiting:
         node = waiting.pop()
