@@ -42,6 +42,14 @@ def test_doubtful_images_that_differ_are_chosen():
     assert len(set(choose_doubtful(certain, vectors, 5, seed=0))) == 5  # no doubt at all
 
 
+def test_no_image_is_chosen_twice_where_the_pool_repeats_itself():
+    """Pictures that were saved again have the same features: k-means++ alone gives the first image again and again."""
+    first = np.linspace(0.51, 0.8, 30).astype(np.float32)
+    vectors = np.eye(3, dtype=np.float32)[np.arange(30) % 3]
+    chosen = choose_doubtful(np.stack([first, 1 - first], axis=1), vectors, 8, seed=0)
+    assert len(set(chosen)) == 8 and set(chosen[:3] % 3) == {0, 1, 2}
+
+
 @pytest.mark.parametrize("by", ["random", "doubt"])
 def test_the_table_trains_when_it_is_filled_in(vit, colors_run, draw_classes, here, by):
     draw_classes(here / "pool", ("blue", "violet"), 14)

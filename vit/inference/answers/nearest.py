@@ -40,7 +40,8 @@ def choose_doubtful(probabilities: Floats, vectors: Floats, count: int, seed: in
     """
     weights = doubts(probabilities).astype(np.float64)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    if np.count_nonzero(weights > 0) <= count:  # k-means++ draws no image without a weight
-        return np.argsort(-weights, kind="stable")[:count]
-    places = kmeans_plusplus(unit, count, sample_weight=weights, random_state=seed)[1]
-    return places.astype(np.int64)
+    drawn: list[int] = []
+    if np.count_nonzero(weights > 0) > count:  # k-means++ draws no image without a weight
+        drawn = kmeans_plusplus(unit, count, sample_weight=weights, random_state=seed)[1].tolist()
+    by_doubt = np.argsort(-weights, kind="stable").tolist()  # where all are like the chosen ones, it draws one again
+    return np.array(list(dict.fromkeys(drawn + by_doubt))[:count], dtype=np.int64)
