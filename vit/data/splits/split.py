@@ -27,7 +27,7 @@ NAME = "name"  # its last column: the path below the folder of the images, as pr
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
     """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
-    A class has its proportion of each split to within one image, and keeps half of its images for training. Images with
+    A class has its proportion of each split to about one image, and keeps half of its images for training. Images with
     groups are cut by whole groups, stratified as well as these allow. The cut depends on the seed and the sorted names
     alone, and not on the order in which a file system lists files. DataError where a split is empty.
 

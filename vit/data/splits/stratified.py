@@ -3,7 +3,7 @@
 Images with several labels and without groups are divided by `iteratively_stratified`. All others take two steps:
 
 1. Groups of two or more images are placed by `assign`. So are all groups where most images are in such groups.
-2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. Classes
+2. Each class gives images that stand alone, so that it has its proportion of every part to about one image. Classes
    with an image for each part are rounded by largest remainders, as in scikit-learn's StratifiedShuffleSplit. Rarer
    ones are rounded one after the other in the order of their sizes, so that each makes up for the one before
    (systematic sampling: Cochran 1977, "Sampling Techniques", chapter 8). Largest remainders would choose classes of 4
