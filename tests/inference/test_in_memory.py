@@ -1,5 +1,6 @@
 """Images that a program holds: the same labels as for their files, and a clear word for what is not an image."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image, ImageSequence
 
 import vit
 from vit.errors import DataError, UsageError
+from vit.inference.ensemble import Ensemble
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,18 @@ def test_each_frame_of_a_pil_image_gets_its_own_prediction(model, tmp_path):
             same(rows, [expected[number], expected[0]])
             assert image.tell() == 4
     same(model.predict(str(tmp_path / "pages.tif")), expected[:1])  # of a file the first
+
+
+def test_a_frame_is_prepared_for_each_model_of_an_ensemble(digits_run, tmp_path):
+    one, two = vit.load(digits_run.path), vit.load(digits_run.path)
+    two.preprocess = two.engine.preprocess = replace(two.preprocess, resize_mode="squash")
+    both, generator = Ensemble([one, two], ["one", "two"]), np.random.default_rng(5)
+    frames = [Image.fromarray(generator.integers(0, 256, (10, 30), dtype=np.uint8)) for _ in range(2)]
+    frames[0].save(tmp_path / "pages.tif", save_all=True, append_images=frames[1:])
+    with Image.open(tmp_path / "pages.tif") as image:
+        same(both.predict(image), list(both.predict(frames[0])))
+    with pytest.raises(UsageError, match="prepared for one model"):
+        both.predict_inputs([], top_k=1)
 
 
 def test_what_is_no_image_is_refused_or_has_its_row(model, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from vit.data.core.image_bytes import ImageReader
 from vit.errors import UsageError
 from vit.inference.prediction import Named, Prediction
-from vit.inference.predictor import Predictor
+from vit.inference.predictor import Input, Predictor
 
 
 class Ensemble(Predictor):
@@ -25,7 +25,10 @@ class Ensemble(Predictor):
         licenses = ", ".join(dict.fromkeys(word for one in members if one.license for word in one.license.split(", ")))
         lacks = "; ".join(dict.fromkeys(one.lacks for one in members if one.lacks))
         super().__init__(first.engine, first.class_names, None, None, licenses or None, lacks=lacks)
-        self.members, self.is_ensemble, self.first_frames = members, True, first.first_frames
+        self.members, self.first_frames = [*members], first.first_frames
+
+    def predict_inputs(self, inputs: Sequence[Input], top_k: int) -> list[Prediction]:
+        raise UsageError("an input is prepared for one model, and these are several", "give images to `predict`")
 
     def _predict(
         self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None

@@ -33,13 +33,9 @@ Image = str | os.PathLike[str] | InMemory
 Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
 
 
-@dataclass(frozen=True)
-class ReadFrame:
-    """A frame of a PIL image of several, read when it was given: the image may show another one when its turn comes."""
-
-    input: Tensor | ImageError  # the input of the network (C, S, S) uint8, or the reason for a failure
-
-
+# A frame of a PIL image of several, read when it was given: the image may show another one when its turn comes. It is
+# the input of each model (C, S, S) uint8, or the reason for a failure.
+ReadFrame = dict[Preprocess, Tensor | ImageError]
 Named = tuple[str, str | InMemory | ReadFrame]  # name of the row, and the image
 
 
@@ -79,12 +75,12 @@ def is_one(images: object) -> bool:
     return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
 
 
-def named(image: InMemory, index: int, preprocess: Preprocess) -> Named:
-    """An image in memory with the name of its row. Raises UsageError for objects of other types."""
+def named(image: InMemory, index: int, every: Iterable[Preprocess]) -> Named:
+    """An image in memory, for models with these inputs, with the name of its row. UsageError: it is of another type."""
     if not isinstance(image, PillowImage | np.ndarray | Tensor):
         raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
     name = name_of(image, index)
-    return name, ReadFrame(read_input(image, preprocess, name)) if has_frames(image) else image
+    return name, {one: read_input(image, one, name) for one in every} if has_frames(image) else image
 
 
 def read_input(
@@ -98,8 +94,8 @@ def read_input(
 
     The first of several frames or pages is the input. `frames` receives the path of such a file.
     """
-    if isinstance(image, ReadFrame):
-        return image.input
+    if isinstance(image, dict):
+        return image[preprocess]
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.decoding))

@@ -46,7 +46,7 @@ class Predictor:
         license: license of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
         lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
-        is_ensemble: whether these are several models, whose probabilities are averaged.
+        members: several models, whose probabilities are averaged; () for one model.
         first_frames: files read so far that have several frames or pages, of which the first was read.
     """
 
@@ -67,7 +67,7 @@ class Predictor:
         self.fitted_on = fitted_text(None if validation_scores is None else validation_scores.split)
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
-        self.is_exported, self.lacks, self.is_ensemble = is_exported, lacks, False
+        self.is_exported, self.lacks, self.members = is_exported, lacks, list[Predictor]()
         self.first_frames, self._rule = set[str](), AnswerRule()
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Predictor:
                 paths.append(item)
                 rows.append(None)
             else:
-                rows.append(named(item, index, self.preprocess))
+                rows.append(named(item, index, [one.preprocess for one in self.members or (self,)]))
         listed = list_images(paths, recursive, keep_repeats=True) if paths or not rows else ListedImages([])
         files, counts = iter(listed.paths), iter(listed.counts)
         items: list[Named] = []

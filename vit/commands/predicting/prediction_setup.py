@@ -78,7 +78,7 @@ class AnswerOptions:
 def _no_novelty(predictor: "Predictor") -> str:
     if predictor.multilabel is not None:
         return "a model that gives several labels has none"
-    if predictor.is_ensemble:
+    if predictor.members:
         return "the average of several models has none"
     if predictor.is_exported:
         return "an exported file has none; give the run or its checkpoint"
