@@ -105,7 +105,7 @@ class ClassMetrics:
 
     class_name: str  # name of the class
     num_images: int  # number of its images
-    precision: float | None  # fraction of right predictions among its predictions; None without images and predictions
+    precision: float | None  # fraction of right predictions among its predictions; None without predictions
     recall: float | None  # fraction of its images that are predicted right; None without images
     # harmonic mean of both; None without images. `Metrics.macro_f1` counts 0 for a class of false alarms alone.
     f1: float | None
