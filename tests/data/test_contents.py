@@ -154,6 +154,23 @@ def test_the_second_reading_reads_only_what_has_changed(tmp_path, kept, monkeypa
     assert len(names) == 3
 
 
+def test_a_known_file_is_found_beside_nearly_equal_keys(tmp_path, kept, monkeypatch):
+    """As floats, neighbors would be equal, and the whole table would be converted for each file."""
+    folder, names = kept
+    for number in range(12):
+        draw(tmp_path / f"{number}.png", 20 * number)
+    source = of(tmp_path, 12)
+    settle(monkeypatch, 60)
+    first = read_contents(source)
+    (table,) = folder.iterdir()
+    rows = np.fromfile(table, dtype="<u8").reshape(-1, 4)
+    rows = np.concatenate([rows, rows - np.array([1, 0, 0, 0], dtype="<u8")])
+    rows[np.argsort(rows[:, 0])].tofile(table)
+    names.clear()
+    assert read_contents(source) == first
+    assert names == []
+
+
 def test_a_file_that_has_just_changed_is_read_again(tmp_path, kept, monkeypatch):
     """A second change at once would have the same times on a file system with coarse ones."""
     source, (_, names) = three(tmp_path), kept

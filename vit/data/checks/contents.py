@@ -155,7 +155,8 @@ class KnownHashes:
         """The content hash of a file that was read before; "" where it was not."""
         if key is None:
             return ""
-        place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(key[0][:8], "little")))
+        first = np.frombuffer(key[0], "<u8", 1)  # an int below 2^63 would turn all rows into floats, for each image
+        place = int(np.searchsorted(self._rows[:, 0], first)[0])
         is_known = place < len(self._rows) and self._rows[place, :2].tobytes() == key[0]
         return self._rows[place, 2:].tobytes().hex() if is_known else ""
 
