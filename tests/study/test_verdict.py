@@ -8,7 +8,7 @@ import pytest
 
 from tests.study.answers import answers
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
-from vit.study.answer.answer_warnings import COMMONEST
+from vit.study.answer.answer_warnings import COMMONEST, PART
 from vit.study.answer.summary import summarize, to_json
 from vit.study.answer.verdict import MOST_WORDS
 from vit.study.answer.wording import percents
@@ -70,6 +70,17 @@ def test_either_will_do_within_the_margin_and_nothing_is_decided_beyond():
     assert summarize(fast, PROTOCOL, [], None, margin=0.001).answer[0].endswith("; cnn needs 2.0 times fewer FLOPs.")
     busy = [replace(one, seconds=one.seconds / 9) if one.series == "cnn" else one for one in cells]
     assert summarize(busy, PROTOCOL, [], None).answer[0] == close, "times of a machine that is shared say nothing"
+
+
+@pytest.mark.parametrize(
+    ("part", "ahead", "alike"),
+    [(0.5, "Use cnn: ", "Either will do "), (0.1, "In short trainings cnn makes ", "Not decided ")],
+)
+def test_short_trainings_advise_no_network(part, ahead, alike):
+    """After 10 % of the steps a study said "Use" of a network; heads on the other one made half of its errors."""
+    for slope, words in ((1, ahead), (2, alike)):
+        found = judged({"vit": law(2, -0.4), "cnn": law(slope, -0.4)}, {**PROTOCOL, PART: part})
+        assert found.answer[0].startswith(words) and bool(found.warnings) == (part < 0.5)
 
 
 def test_a_network_with_one_seed_is_open_and_has_no_interval():

@@ -11,6 +11,7 @@ from vit.study.answer.answer_warnings import (
     far_seeds,
     guesses,
     num_choosing,
+    short_trainings,
     study_notes,
     study_warnings,
     unequal_networks,
@@ -92,6 +93,7 @@ def _which(
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
         return f"{why}; test error: {'; '.join(errors)}."
     first, second, last = lead.first, lead.second, lead.differences[-1]
+    is_short = bool(short_trainings(protocol))  # longer ones can rank otherwise, so nothing is advised
     at = f"with {last.num_images:,} images{choosing}"
     points = {each.name: point for each in series for point in each.points if point.num_images == last.num_images}
     chance = chance_error(protocol)
@@ -105,13 +107,12 @@ def _which(
         low, high = sorted((abs(last.gap.low), abs(last.gap.high)))
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
         more = f"; {better} more beat{'s' * (better == 1)} {other}" if by_answer(lead)[0] == 0 and better > 0 else ""
-        return (
-            f"Use {best}: {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
-        )
+        start = f"In short trainings {best} makes" if is_short else f"Use {best}:"
+        return f"{start} {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: each.differences[-1].is_tested * _farthest(each.differences[-1].gap))
     difference = wording.describe_gap(widest, widest.differences[-1].gap)
-    if all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
+    if not is_short and all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
         start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
         others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
     else:
