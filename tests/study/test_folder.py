@@ -11,6 +11,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
+from vit.report.studies.study_page import report_study
 from vit.study.answer.summary import summarize, to_json
 from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory, chosen, collect, tuned
@@ -63,12 +64,15 @@ def test_one_training_in_two_places_is_refused(tmp_path):
 
 def test_a_head_on_a_frozen_network_with_fewer_errors_is_named(tmp_path):
     """After 10 % of the steps fine-tuning had an error of 34 %, and nothing said that frozen networks had 23 %."""
+    study_of(tmp_path, {"": CONFIDENT}, "acc1")  # with an error of 50 %
     trained, frozen = (summarize(cells({"ViT": [error]}, sizes=(size,)), {}, [], None) for error, size in TWO)
     (tmp_path / "frozen").mkdir()
     write_json(tmp_path / "frozen" / "summary.json", to_json(frozen))
     found = StudyDirectory(tmp_path).preliminary()
     (note,) = found.beside(trained.series)
     assert note.startswith("A linear head on frozen ViT has an error of 2") and "with 144 images, below the 3" in note
+    assert "--init_from" in note, "'vit train' alone may start from another network"
+    assert report_study(tmp_path, None).warnings[-1].startswith("A linear head on frozen ViT")
     assert found.beside(frozen.series) == [] and StudyDirectory(tmp_path / "none").preliminary() is None
 
 

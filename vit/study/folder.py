@@ -54,7 +54,7 @@ class Preliminary:
             raise DataError(f"{path.parent} is damaged: {error!r}", fix) from error
 
     def beside(self, series: Sequence[Series]) -> list[str]:
-        """A note where a head on a frozen network makes fewer errors than every network that was trained."""
+        """A warning where a head on a frozen network makes fewer errors than every network that was trained."""
         name, (size, error) = min(self.errors.items(), key=lambda item: item[1][1].value)
         best = min(series, key=lambda one: one.points[-1].mean.value)
         if error.value >= (ours := best.points[-1]).mean.value:
@@ -62,7 +62,7 @@ class Preliminary:
         return [
             f"A linear head on frozen {name} has an error of {short_percents(error)} with {size:,} images, below the "
             f"{short_percents(ours.mean)} of {best.name}, trained on {ours.num_images:,}: such a head may do "
-            "('vit train --freeze backbone'), or trainings were too short."
+            "('vit train --freeze backbone --init_from' with its weights), or trainings were too short."
         ]
 
 

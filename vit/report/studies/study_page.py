@@ -38,7 +38,7 @@ def report_study(folder: Path, target: float | None, margin: float | None = None
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target, MARGIN if margin is None else margin)
     if (frozen := study.preliminary()) is not None:
-        findings = replace(findings, notes=[*findings.notes, *frozen.beside(findings.series)])
+        findings = replace(findings, warnings=[*findings.warnings, *frozen.beside(findings.series)])
     write_results(results, protocol, study.results_path)
     write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
@@ -138,6 +138,7 @@ def _summary(findings: Findings) -> list[str]:
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
     lines = [f"Study of {wording.value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
     lines += filter(None, (*findings.answer, findings.trend))
+    lines += [f"Warning: {sentence}" for sentence in findings.warnings]
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)
