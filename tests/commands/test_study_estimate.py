@@ -62,3 +62,5 @@ def test_a_linear_probe_computes_each_image_once(estimated, monkeypatch, tmp_pat
     said = estimated(*NANO[:2], *NANO[4:], *probes, *lengths)
     computed = 1797 + 4 * 50  # all images of digits, and four heads
     assert f"4 cells, about {computed / 60:.0f} min" in said
+    alone = estimated("--init_from", str(tmp_path / "start.ckpt"), *probes[:2], *lengths)  # was refused: "no weights"
+    assert "vit_nano_patch2_8" in alone and f"4 cells, about {computed / 60:.0f} min" in alone

@@ -182,8 +182,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.plan import make_plan, open_inputs, plan_of
     from vit.training.running.run_images import seen_before
 
-    alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
-    alone = without_cell_files(alone)
+    model = replace(first.model, init_head="random", freeze="none", lora=None)  # needs no other files
+    alone = without_cell_files(replace(first, distill=DistillConfig(), model=model))
     opened = open_inputs(alone, listed)
     if listed is not None:
         for model in (one.model for one in _recipes(series) if one.model.init_from is None):
