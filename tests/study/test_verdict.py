@@ -465,6 +465,7 @@ def test_no_difference_is_known_to_more_than_100_points(errors, twice):
     found = summarize(cells, PROTOCOL, [], None)
     assert "Nothing is known yet about the difference: it is known to ±100 points." in said(found)
     assert twice in said(found), said(found)
+    assert found.answer[0] == "Not decided with 100 images: nothing is known yet about vit and cnn."
     reach = found.comparisons[0].differences[0].margin_of_error
     assert reach.now == 1.0 and max(reach.twice_the_seeds, reach.twice_the_test_images) <= 1.0
     assert all(float(number) <= 100 for number in re.findall(r"±([\d.]+\d)", said(found)))

@@ -111,7 +111,9 @@ def _which(
         return f"{start} {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: each.differences[-1].is_tested * _farthest(each.differences[-1].gap))
-    difference = wording.describe_gap(widest, widest.differences[-1].gap)
+    at_last, difference = widest.differences[-1], f"nothing is known yet about {widest.first} and {widest.second}"
+    if at_last.margin_of_error is None or at_last.margin_of_error.now < 1:  # else any two error rates lie inside
+        difference = wording.describe_gap(widest, at_last.gap)
     if not is_short and all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
         start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
         others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
