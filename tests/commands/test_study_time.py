@@ -70,6 +70,8 @@ def test_a_killed_study_trains_two_seeds_at_one_size_on_a_slow_machine_too(study
         assert "no finished cell" in study("--time", "30s", step=100.0)[0].err
     answer, content = study("--time", "30s", step=100.0)
     assert answer.code == 0 and len(groups(content)) == 2, answer.err
+    assert "more than this time: two seeds are trained in any case" in answer.out
+    assert "time allows" not in answer.err, "it allows nothing"
 
 
 def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, colors, tmp_path, monkeypatch):

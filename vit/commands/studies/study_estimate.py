@@ -59,7 +59,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
         ]
     )
     if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
-        few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
+        few = f"trainings have at most {plan.sizes[-1]:,} of your {plan.pool:,} training images in this time"
         reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
     if short := short_trainings(plan.protocol):
         reporter.notice(f"WARNING: {short}")
@@ -70,6 +70,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
 def _time_text(plan: StudyPlan, design: "Design", pace: "StudyPace") -> str:
     left = sum(CELL_SECONDS + pace.seconds(cell.series, cell.recipe) for cell in plan.cells_left) / pace.slots
     words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(left)}"
+    words += ", more than this time: two seeds are trained in any case" * (left > (plan.seconds or 0.0))
     words += f"; without {', '.join(f'{size:,}' for size in design.left)} images" * bool(design.left)
     if more := design.more():
         minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
