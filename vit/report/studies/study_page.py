@@ -137,8 +137,7 @@ def _summary(findings: Findings) -> list[str]:
     """The study in a few plain lines, with what to do next."""
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
     lines = [f"Study of {wording.value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
-    lines += filter(None, (*findings.answer, findings.trend))
-    lines += [f"Warning: {sentence}" for sentence in findings.warnings]
+    lines += filter(None, (*findings.answer, findings.trend, *(f"Warning: {text}" for text in findings.warnings)))
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)

@@ -111,9 +111,10 @@ def _which(
         return f"{start} {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: each.differences[-1].is_tested * _farthest(each.differences[-1].gap))
-    at_last, difference = widest.differences[-1], f"nothing is known yet about {widest.first} and {widest.second}"
-    if at_last.margin_of_error is None or at_last.margin_of_error.now < 1:  # else any two error rates lie inside
-        difference = wording.describe_gap(widest, at_last.gap)
+    reach = widest.differences[-1].margin_of_error
+    difference = wording.describe_gap(widest, widest.differences[-1].gap)
+    if reach is not None and reach.now >= 1:  # any two error rates lie inside
+        difference = f"nothing is known yet about {widest.first} and {widest.second}"
     if not is_short and all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
         start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
         others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
@@ -165,10 +166,9 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
     if gain.p >= ALPHA or fall.low < 0 < fall.high:
         kind = "No" if gain.p < ALPHA and points.value < 0 else kind
         return kind, f"{name} makes {wording.describe_ends(points.low, points.high, is_claim=gain.p < ALPHA)}"
-    ends = sorted((abs(fall.low), abs(fall.high)))
+    low, high = sorted((100 * abs(fall.low), 100 * abs(fall.high)))
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
-    by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
-    return kind, f"the errors of {name} {fell} by {by}"
+    return kind, f"the errors of {name} {fell} by {100 * abs(fall.value):.0f} % ({low:.0f} to {high:.0f})"
 
 
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
@@ -180,14 +180,12 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     if (pool := wording.pool_size(protocol)) is not None:
         is_all = wording.all_images(protocol, [largest]) is not None
         draws = f"other draws from your {pool:,} training images{' (where not all are used)' * is_all}"
-    validation = ""
-    if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
-        validation = "The last weights are tested, so validation images chose nothing. "
+    chose_nothing = protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe
+    validation = "The last weights are tested, so validation images chose nothing. " * chose_nothing
     right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
     return (
         f"{right}Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
-        f"{validation}"
-        f"Not measured: other data, other budgets, more than {largest:,} images."
+        f"{validation}Not measured: other data, other budgets, more than {largest:,} images."
     )
 
 
@@ -197,8 +195,7 @@ def _cost(pair: Sequence[Series]) -> str:
         f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
         for one in pair
     )
-    unequal = unequal_networks({one.name: one for one in pair})
-    return f"{costs}. {unequal}." if unequal else f"{costs}."
+    return f"{'. '.join(filter(None, (costs, unequal_networks({one.name: one for one in pair}))))}."
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
