@@ -261,7 +261,10 @@ def test_confusions_that_a_cross_validation_does_not_list_are_counted(tmp_path):
 
 def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tmp_path):
     findings, folder = study(), tmp_path / "frozen"
-    assert "Frozen networks" not in page_of(findings, tmp_path).text
+    for cells in ({}, {"cells": "4 of 4 finished"}):  # `vit report` takes no folder of a preliminary answer
+        protocol = {key: value for key, value in findings.protocol.items() if key != "cells"} | cells
+        page = page_of(replace(findings, protocol=protocol), tmp_path)
+        assert ("vit report STUDY --target 0.95" in page.text) == bool(cells) and "Frozen networks" not in page.text
     folder.mkdir()
     write_study_report(findings, folder)
     summary = {**to_json(findings), "answer": ["Use <b>a</b> first.", "Yes."], "trend": ""}
