@@ -163,11 +163,25 @@ def test_a_list_gives_a_row_for_each_line_in_order(vit, digits_run, listed, here
     assert table[1]["error"] == "No such file or directory" and table[0]["label"] == table[3]["label"] != ""
 
 
+def test_a_list_names_files_as_a_table_of_a_training_does(vit, digits_run, listed, here):
+    """Every row was "No such file or directory", where train and evaluate had read the same names."""
+    folder, _ = listed
+    (folder / "cut.jpg").write_bytes((folder / "a b.png").read_bytes())
+    (folder / "list.csv").write_text("id\na b\n..\\lists\\a b.png\ngone\ncut\na b.png\n")
+    answer = vit("predict", digits_run.path, "lists/list.csv")
+    assert answer.code == 0, answer.err
+    assert answer.err.startswith("list.csv: read 'id' as path; list.csv: 2 names are read as other ones, such as 'a b' ")
+    table, names = rows(here / "predictions.csv"), ["a b.png", "../lists/a b.png", "gone", "cut", "a b.png"]
+    assert [row["path"] for row in table] == [f"lists/{name}" for name in names]
+    assert [row["status"] for row in table] == ["ok", "ok", "unreadable", "unreadable", "ok"]  # cut.png or cut.jpg
+
+
 def test_a_list_without_paths_and_one_among_files(vit, digits_run, listed, here):
     folder, _ = listed
     (folder / "list.csv").write_text("color,label\nred,x\n")
     answer = vit("predict", digits_run.path, "lists/list.csv")
     assert answer.code == 3 and "lacks the column path; its columns are 'color', 'label'" in answer.err
+    assert answer.err.endswith("; or give --image_column\n")  # an option of this command
     (folder / "empty.txt").write_text("\n")
     assert vit("predict", digits_run.path, "lists/empty.txt").code == 3
     answer = vit("predict", digits_run.path, "lists/a b.png", "lists/list.csv")  # as a shell's lists/* gives them

@@ -325,7 +325,7 @@ def test_a_table_beside_the_folder_of_its_images_says_where_they_are(tmp_path: P
     rows = photos(tmp_path, "train_images")
     text = "".join(f"{path.partition('/')[2][:-4]},{name}\n" for path, name in rows[:12])
     (tmp_path / "t.csv").write_text(f"image_id,label\n{text}")
-    with pytest.raises(DataError, match=r"there is no file .*; paths are relative to the CSV; --data.image_column"):
+    with pytest.raises(DataError, match=r"there is no file .*; paths are relative to the CSV; --image_column"):
         open_source(str(tmp_path / "t.csv"))
     (tmp_path / "train_images" / "00.png").touch()
     with pytest.raises(
@@ -460,5 +460,5 @@ def test_columns_that_are_given_by_name_are_not_other_ones(tmp_path: Path) -> No
 
 
 def test_a_column_of_classes_with_an_unusual_name_is_advised(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"give the column of classes, such as --data.label_column 'dx type'"):
+    with pytest.raises(DataError, match=r"give the column of classes, such as --label_column 'dx type'"):
         open_source(str(table(tmp_path, "path,dx type\n1.jpg,nv\n2.jpg,mel\n3.jpg,nv\n")))

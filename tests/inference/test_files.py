@@ -115,9 +115,9 @@ def test_folders_that_are_not_read_are_counted(tree):
     (tree / "outer" / "d.png").write_bytes(b"x")
     assert list_images(["sub"], recursive=False).not_read == "1 folder in sub was not read (--recursive reads it)"
     listed = list_images(["outer", "a.png", "outer", "empty"], recursive=False)
-    assert listed.not_read == "2 folders in outer were not read (--recursive reads them)"
+    assert listed.remarks == "2 folders in outer were not read (--recursive reads them)"
     listed = list_images(["outer", "sub"], recursive=False)
-    assert listed.not_read == "3 folders in outer and sub were not read (--recursive reads them)"
+    assert listed.remarks == "3 folders in outer and sub were not read (--recursive reads them)"
     assert list_images(["outer", "sub", "."], False).not_read.startswith("6 folders in 3 of the given folders were")
     assert not list_images(["outer"], recursive=True).not_read and not list_images(["*"], recursive=False).not_read
 

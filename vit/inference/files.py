@@ -4,11 +4,12 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
 from vit.data.core.image_files import has_image_extension, is_folder
+from vit.data.sources.csv_cells import ListedFiles
 from vit.data.sources.image_csv import given_columns, read_image_csv
 from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout
@@ -31,15 +32,16 @@ class ListedImages:
     # {folder of IMAGES: number of folders in it that were not read}, without zeros
     skipped_folders: dict[str, int] = field(default_factory=dict)
     counts: tuple[int, ...] = ()  # number of images of each input; () where repeats are left out
+    notes: tuple[str, ...] = ()  # columns and names of lists that were read as other ones
 
     @property
-    def not_read(self) -> str:
-        """A message about the folders that were not read; "" where all were."""
+    def remarks(self) -> str:
+        """Messages about lists, and about the folders that were not read; "" where there is nothing to say."""
         count, names = sum(self.skipped_folders.values()), list(self.skipped_folders)
         where = " and ".join(names) if len(names) <= 2 else f"{len(names):,} of the given folders"
-        if count > 1:
-            return f"{count:,} folders in {where} were not read (--recursive reads them)"
-        return f"1 folder in {where} was not read (--recursive reads it)" if count else ""
+        many = f"{count:,} folders in {where} were not read (--recursive reads them)"
+        one = f"1 folder in {where} was not read (--recursive reads it)"
+        return "; ".join([*self.notes, *[many if count > 1 else one] * bool(count)])
 
 
 def list_images(
@@ -90,7 +92,8 @@ def list_files(
     - A folder stands for the files in it, sorted, without hidden files. With `recursive` its folders count too. Files
       of any type are listed: a text file gets its row, too.
     - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
-      Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files.
+      Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files. A name may
+      lack its ending, as for a training.
 
     With `keep_repeats`, a file that several inputs name stands for each of them. Rows of the command line are one per
     file. A program pairs its own list with the answers by position, so none may be left out.
@@ -100,9 +103,10 @@ def list_files(
     """
     columns = columns or TableColumns()
     skipped_folders: dict[str, int] = {}
+    notes: list[str] = []
     input_paths = [Path(os.path.expanduser(item)) for item in inputs]
     if input_paths and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in input_paths):
-        listed = [_listed(path, columns) for path in input_paths]
+        listed = [_listed(path, columns, notes) for path in input_paths]
         keep_repeats = True
     else:
         for item in inputs[:1]:
@@ -115,7 +119,7 @@ def list_files(
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
     counts = tuple(map(len, listed)) if keep_repeats else ()
-    return ListedImages(paths if keep_repeats else list(dict.fromkeys(paths)), None, skipped_folders, counts)
+    return ListedImages(paths if keep_repeats else list(dict.fromkeys(paths)), None, skipped_folders, counts, (*notes,))
 
 
 def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
@@ -139,14 +143,21 @@ def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[
     return matches
 
 
-def _listed(path: Path, columns: TableColumns) -> list[str]:
-    """The files that a list names, relative to the folder of the list."""
+def _listed(path: Path, columns: TableColumns, notes: list[str]) -> list[str]:
+    """The files that a list names, relative to the folder of the list. What was read as something else is noted."""
     if path.suffix.lower() == NAMES:
         columns.refuse(str(path))
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
-        names = read_image_csv(path, ("path",), given=given_columns(columns)).columns["path"]
+        table, files = read_image_csv(path, ("path",), given=given_columns(columns)), ListedFiles(path)
+        names = table.columns["path"]
+        for row, name in enumerate(names):
+            is_plain = name.isascii() and "\\" not in name and has_image_extension(PurePath(name))
+            # millions of plain names are not looked up: each file is opened later anyway
+            if not is_plain and not is_far(name) and len(candidates := files.candidates(name)) == 1:
+                names[row] = candidates[0]
+        notes += [*table.notes, *files.notes]
     if not names:
         raise DataError(f"{path} lists no files", "give one file name in each line")
     return [name if path.parent == Path() or is_far(name) else os.path.join(path.parent, name) for name in names]

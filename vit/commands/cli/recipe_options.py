@@ -30,7 +30,7 @@ SHORT = {  # flags without their sections
         "model.init_from", "model.preprocess.image_size", "model.preprocess.resize_mode", "model.freeze", "model.lora",
         "distill.teacher", "optim.epochs", "optim.time", "optim.patience", "optim.batch_size", "optim.lr",
         "trainer.precision", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.checkpoint_every",
-        "trainer.keep_state",
+        "trainer.keep_state", "data.image_column", "data.label_column",
     )}, "--init": "--model.init_from",
 }  # fmt: skip
 MAIN = {  # the first help: groups of options with their values, and texts of one line

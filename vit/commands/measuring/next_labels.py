@@ -102,7 +102,7 @@ def next_labels(
     directory, reporter = RunDirectory.around(Path(name)), Reporter()
     if directory is None:
         raise UsageError(f"{name} is not in a run folder, so the images that it knows are unknown", "give a run folder")
-    reporter.notice(listed.not_read)
+    reporter.notice(listed.remarks)
     predictor = load(name, device)
     if not predictor.task.is_exclusive:
         fix = "choose by the probabilities of 'vit predict --probabilities'"

@@ -74,7 +74,7 @@ def embed(
     from vit.study.frozen.embedder import Embedder
 
     reporter = Reporter()
-    reporter.notice(listed.not_read)
+    reporter.notice(listed.remarks)
     embedder = Embedder(source, device)
     used, identity, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:

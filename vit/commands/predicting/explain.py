@@ -97,7 +97,7 @@ def explain(
     explainer = Explainer(predictor, method, label, layers, faithfulness)
     folder = new_folder(wanted, Path("explanations"))
     reporter.notice(f"{files}, {', '.join(explainer.methods)}, {predictor.engine.device.type}")
-    reporter.notice(listed.not_read)
+    reporter.notice(listed.remarks)
     page = ExplainPage(f"Explanations of {files}", list(explainer.methods), lacks=predictor.lacks)
     page_file, unreadable = ExplanationsLayout(folder).page_path, dict[str, str]()
     with new_table(ExplanationsLayout(folder).table_path, COLUMNS, digits=6) as table:

@@ -87,7 +87,7 @@ def inspect(
         license_name = license_text(pretrained.license)
         reporter.notice(f"license: {license_name}")
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {on_device.type}")
-    reporter.notice(listed.not_read)
+    reporter.notice(listed.remarks)
     title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"
     inspection = inspect_network(title, network.to(on_device), spec, filled.preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))

@@ -165,7 +165,7 @@ def predict(
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
     reporter = Reporter()
-    reporter.notice(listed.not_read)
+    reporter.notice(listed.remarks)
     predictor = setup.load(reporter, len(listed.paths))
     setup.configure(writer, predictor)
     if to_sort is not None:

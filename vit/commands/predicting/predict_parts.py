@@ -68,7 +68,7 @@ class PartsJob:
     def listed(self) -> ListedImages:
         """The images and what reads them. A notice counts the folders that are not read."""
         listed = list_images(self.images, self.recursive, self.columns)
-        Reporter().notice(listed.not_read)
+        Reporter().notice(listed.remarks)
         return listed
 
     def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> AbstractContextManager[Manifest]:

@@ -167,23 +167,15 @@ class ListedFiles:
         return [f"{self._table.name}: {self._num_changed:,} {self._change}"] if self._change else []
 
     def _found(self, name: str, where: str) -> str:
-        """The name of the file that a cell means. DataError where there is none, or more than one.
-
-        A name that is missing may have spaces around it, "\\" of Windows, another Unicode form, or lack its ending.
-        """
+        """The name of the file that a cell means. DataError where there is none, or more than one."""
         folder = self._table.parent
-        if os.path.isfile(folder / name) or os.path.normpath(folder / name) in self._line_of:
+        if os.path.normpath(folder / name) in self._line_of:
             return name
-        slashed = name.strip().replace("\\", "/")
-        spelled = dict.fromkeys([slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))])
-        candidates = [one for one in spelled if os.path.isfile(folder / one)][:1]
-        if not candidates and not has_image_extension(Path(name)):
-            parent, stem = os.path.split(slashed)
-            candidates = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
+        candidates = self.candidates(name)
         if len(candidates) > 1:
             raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
         if not candidates:
-            fix = "paths are relative to the CSV; --data.image_column names another column of paths"
+            fix = "paths are relative to the CSV; --image_column names another column of paths"
             last, below = re.split(r"[/\\]", name)[-1], [folder / inside for inside in subfolders(folder, Counter())]
             holding = [one for one in below if last and (os.path.isfile(one / last) or last in self._of_stem(one))]
             if holding:
@@ -191,9 +183,26 @@ class ListedFiles:
                 which = f"{holding[0].name}/" if len(holding) == 1 else "the right folder"
                 fix = f"it lies in {elsewhere}: move the CSV there, or write {which} before the names"
             raise DataError(f"{where}: there is no file {folder / name}", fix)
-        self._num_changed += 1
-        self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
         return candidates[0]
+
+    def candidates(self, name: str) -> list[str]:
+        """The files that a cell may mean, relative to the table.
+
+        A name that is missing may have spaces around it, "\\" of Windows, another Unicode form, or lack its ending.
+        """
+        folder = self._table.parent
+        if os.path.isfile(folder / name):
+            return [name]
+        slashed = name.strip().replace("\\", "/")
+        spelled = dict.fromkeys([slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))])
+        candidates = [one for one in spelled if os.path.isfile(folder / one)][:1]
+        if not candidates and not has_image_extension(Path(name)):
+            parent, stem = os.path.split(slashed)
+            candidates = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
+        if len(candidates) == 1:
+            self._num_changed += 1
+            self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
+        return candidates
 
     def _of_stem(self, folder: Path) -> Mapping[str, list[str]]:
         """{name without its ending: images of that name} of a folder; read once."""

@@ -51,7 +51,7 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     given = given_columns(wanted)
     header = column_names(path, given)
     if wanted.label is None and {"status", "novelty", "engine"} <= {*header}:
-        fix = "label_column label (--data.label_column of vit train) takes them for labels"
+        fix = "--label_column label takes them for labels"
         raise DataError(f"{path} is a table of 'vit predict': its labels are predictions", fix)
     columns, has_others = columns_of(header, given)
     if "labels" in given or ("label" not in columns and "labels" in columns):
@@ -237,7 +237,7 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
             line, cell = wrong[0]
             fix = "correct the cell; leave it empty if the label is unknown"
             if len(wrong) == sum(cell != "" for cell in cells):
-                fix = "give the column of classes, such as --data.label_column " + shlex.quote(name)
+                fix = "give the column of classes, such as --label_column " + shlex.quote(name)
                 fix += f"; or remove {name!r} if the other columns are labels"
             is_not = "the table lacks the column label or labels, and the cells of a label are 0, 1 or empty"
             raise DataError(f"{path}, line {line}: column {name!r} has {cell[:40]!r}; {is_not}", fix)

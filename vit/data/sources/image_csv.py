@@ -127,7 +127,7 @@ def read_image_csv(
         usual = {*NAMES["label"], *NAMES["labels"]}
         if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
             remark = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
-            notes.append(f"{remark} (--data.label_column chooses)")
+            notes.append(f"{remark} (--label_column chooses)")
     known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
     more = [repr(header[i]) for i in unread if header[i] not in known_names and repr(header[i]) not in " ".join(notes)]
     if more and optional:
@@ -154,7 +154,8 @@ def _checked_columns(
             raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
     if missing := [name for name in needed if name not in places]:
         present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
-        fix = f"the first line must name them: {','.join(needed)}; or give --data.image_column and --data.label_column"
+        options = "--image_column and --label_column" if len(needed) > 1 else "--image_column"
+        fix = f"the first line must name them: {','.join(needed)}; or give {options}"
         raise DataError(f"{path} lacks the column {' and '.join(missing)}; its columns are {present}", fix)
     return places
 

@@ -105,12 +105,12 @@ def column_notes(
     if with_bar and plain_name(column) == "labels" and not is_given:
         raise DataError(
             f"the column {column!r} of {where} has {with_bar!r}, and a table has one class for each image",
-            f"give several labels as a CSV; --data.label_column {column} takes each text for one class",
+            f"give several labels as a CSV; --label_column {column} takes each text for one class",
         )
     notes = []
     if columns.other_labels:
         others = " and ".join(map(repr, columns.other_labels))
-        notes.append(f"labels are the column {column!r}, not {others} (--data.label_column chooses)")
+        notes.append(f"labels are the column {column!r}, not {others} (--label_column chooses)")
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
     if columns.unread:
@@ -146,7 +146,7 @@ def _label_column(
     column = _only(plain, typed, [name for name in typed if name in usual], candidates)
     if column is not None:
         return column, tuple(name for name in candidates if name != column)
-    fix = "name one that holds texts or whole numbers with --data.label_column NAME"
+    fix = "name one that holds texts or whole numbers with --label_column NAME"
     raise _unclear("labels", candidates, fields, where, f"{fix}; 'vit pretrain --data.labels none' needs none")
 
 
