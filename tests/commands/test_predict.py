@@ -170,7 +170,9 @@ def test_a_list_names_files_as_a_table_of_a_training_does(vit, digits_run, liste
     (folder / "list.csv").write_text("id\na b\n..\\lists\\a b.png\ngone\ncut\na b.png\n")
     answer = vit("predict", digits_run.path, "lists/list.csv")
     assert answer.code == 0, answer.err
-    assert answer.err.startswith("list.csv: read 'id' as path; list.csv: 2 names are read as other ones, such as 'a b' ")
+    assert answer.err.startswith(
+        "list.csv: read 'id' as path; list.csv: 2 names are read as other ones, such as 'a b' "
+    )
     table, names = rows(here / "predictions.csv"), ["a b.png", "../lists/a b.png", "gone", "cut", "a b.png"]
     assert [row["path"] for row in table] == [f"lists/{name}" for name in names]
     assert [row["status"] for row in table] == ["ok", "ok", "unreadable", "unreadable", "ok"]  # cut.png or cut.jpg
