@@ -153,7 +153,7 @@ def _failure(error: Exception) -> tuple[int, str]:
         return 7, _LOST_WORKER_WORDS
     if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
-        return 7, f"{error.strerror}{where}; free space, fix permissions, or choose another place"
+        return 7, f"{os.strerror(error.errno)}{where}; free space, fix permissions, or choose another place"
     what = f"internal error: {type(error).__name__}: {first_line}"
     return 1, f"{what}; run it again with --debug and report what it prints"
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PROBE_BYTES = 2**20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
 
@@ -30,9 +31,16 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
             name_new_file(partial, path)
         else:
             os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
+        name_full_disk(error, path)
         partial.unlink(missing_ok=True)
         raise
+
+
+def name_full_disk(error: BaseException | None, path: Path) -> None:
+    """Name the file in the error of a full disk: a write does not know what it writes to."""
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        error.filename = os.fspath(path)
 
 
 def name_new_file(partial: Path, path: Path) -> None:
@@ -61,12 +69,12 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def why_unwritable(folder: Path) -> str:
-    """The reason why a folder takes no further megabyte; "" where it does. Libraries' own words do not tell."""
+def why_unwritable(folder: Path, size: int = _PROBE_BYTES) -> str:
+    """The reason why a folder takes no further bytes; "" where it does. Libraries' own words do not tell."""
     probe = partial_name(folder / "probe")
     try:
         with open(probe, "wb") as file:
-            file.write(bytes(_PROBE_BYTES))
+            file.write(bytes(size))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from tests.forked import run
 from tests.processes import environment
@@ -64,6 +65,25 @@ for name, left in [("safetensors", 0), ("safetensors", 25), ("hf", 25), ("pt2", 
     answer = ask("export", run, "--format", name, "--output", f"{folder}/m.{ending}".rstrip("."))
     ends.append([name, answer.code, answer.err.splitlines()[-1], os.listdir(folder)])
 print(json.dumps(ends))
+"""
+
+# Tables and runs on a disk that is full: each error names its file.
+WRITTEN = """
+import json, os, subprocess, sys
+run, folder, images = sys.argv[1], sys.argv[2] + "/disk", sys.argv[2] + "/images"
+os.mkdir(folder)
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], check=True)
+with open(f"{folder}/fill", "wb") as file:
+    file.write(bytes(2**16))
+from tests.conftest import ask
+predict = ["predict", run, images]
+ends = []
+for name, words in [("a.csv", [*predict, "--output"]), ("a.jsonl", [*predict, "--output"]),
+                    ("a.parquet", [*predict, "--output"]), ("e.parquet", ["embed", run, images, "--output"]),
+                    ("parts", [*predict, "--parts"]), ("runs", ["train", "digits", "--wandb", "off", "--out"])]:
+    answer = ask(*words, f"{folder}/{name}")
+    ends.append([name, answer.code, answer.err.splitlines()[-1]])
+print(json.dumps([ends, [name for place, _, names in os.walk(f"{folder}/runs") for name in names]]))
 """
 
 # The same for temporary files: found when the program starts, and full when a worker wants to send its first batch.
@@ -130,6 +150,20 @@ def unshared(script, data, folder):
     return run(
         [sys.executable, "-c", UNSHARED + script, data, folder], timeout=300, cwd=folder, env=environment(folder)
     )
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@pytest.mark.faults("F2")
+def test_a_full_disk_is_told_with_the_file(digits_run, tmp_path):
+    """It was "No space left on device", and a probe of 0 bytes stayed in a folder of a run that never began."""
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "images" / "a.png")
+    done = unshared(WRITTEN, digits_run.path, tmp_path)
+    assert done.returncode == 0, done.stderr
+    ends, left = json.loads(done.stdout.splitlines()[-1])
+    assert len(ends) == 6 and left == []
+    for name, code, words in ends:
+        assert code == 7 and "No space left on device" in words and f"{tmp_path}/disk/{name}" in words, (name, words)
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")

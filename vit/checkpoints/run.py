@@ -1,15 +1,14 @@
 """The run folder of one training: every file name in it, who may train into it, its result"""
 
-import os
 import re
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.atomic_files import remove_partial
+from vit.atomic_files import remove_partial, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
@@ -125,13 +124,16 @@ class RunDirectory(RunLayout):
             path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
             try:
                 path.mkdir(parents=True)
-                _prove_writable(path)
+                reason = why_unwritable(path, 4096)  # a full disk must show before the first step
             except FileExistsError:
                 continue
             except OSError as error:
-                problem = f"cannot write to {path}: {error.strerror}"
-                raise ResourceError(problem, "choose another folder with --out") from error
-            return cls(path)
+                reason = error.strerror or str(error)
+            if not reason:
+                return cls(path)
+            with suppress(OSError):  # it is empty
+                path.rmdir()
+            raise ResourceError(f"cannot write to {path}: {reason}", "choose another folder with --out")
         raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
 
     @classmethod
@@ -143,16 +145,6 @@ class RunDirectory(RunLayout):
                 f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
             )
         return run
-
-
-def _prove_writable(folder: Path) -> None:
-    """Write and sync a file: a full or read-only disk must show before the first step, not at the first checkpoint."""
-    probe = folder / ".probe"
-    with open(probe, "wb") as file:
-        file.write(b"\0" * 4096)
-        file.flush()
-        os.fsync(file.fileno())
-    probe.unlink()
 
 
 if TYPE_CHECKING:
