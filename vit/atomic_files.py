@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PROBE_BYTES = 2**20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
 
@@ -24,23 +23,28 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
     try:
-        yield partial
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
+        with naming_full_disk(path):
+            yield partial
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
         if is_new:
             name_new_file(partial, path)
         else:
             os.replace(partial, path)
-    except BaseException as error:
-        name_full_disk(error, path)
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
-def name_full_disk(error: BaseException | None, path: Path) -> None:
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
     """Name the file in the error of a full disk: a write does not know what it writes to."""
-    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-        error.filename = os.fspath(path)
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename = error.filename or os.fspath(path)
+        raise
 
 
 def name_new_file(partial: Path, path: Path) -> None:

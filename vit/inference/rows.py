@@ -16,7 +16,7 @@ from typing import IO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vit.atomic_files import atomic_write, name_full_disk, name_new_file
+from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
@@ -104,19 +104,15 @@ class RowWriter(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._held:
-            name_full_disk(error, self.partial)
+            self._close()
+            if kind is not None:
+                return
             try:
-                self._close()
-                if kind is not None:
-                    return
                 name_new_file(self.partial, self.path)
             except FileExistsError as taken:
                 outcome = f"it is kept, and the rows are in {self.partial}"
                 problem = f"another program has made {self.path} meanwhile; {outcome}"
                 raise ResourceError(problem, "give the rows a name of their own") from taken
-            except OSError as full:
-                name_full_disk(full, self.partial)
-                raise
 
 
 class _TextWriter(RowWriter):
