@@ -51,9 +51,7 @@ def name_new_file(partial: Path, path: Path) -> None:
     """Give a finished file its name. FileExistsError: the name is not free, and the file keeps its partial name."""
     try:
         os.link(partial, path)  # fails where anything has this name, in one step
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
+    except OSError:  # the name is taken, or a file system without links
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path)) from None
         partial.rename(path)
@@ -63,8 +61,7 @@ def name_new_file(partial: Path, path: Path) -> None:
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a JSON file atomically."""
-    with atomic_write(path) as partial:
-        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

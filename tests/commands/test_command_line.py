@@ -85,6 +85,13 @@ def test_words_become_values(line, values):
     assert called(paint, line) == values
 
 
+def test_an_option_that_is_required_is_told_as_it_is_written():
+    from vit.commands.exporting.soup import soup
+
+    with pytest.raises(UsageError, match="arguments are required: --output; "):
+        run_command(soup, ["a", "b"])
+
+
 def test_numbers_are_plain():
     assert type(called(paint, "m a --top_k 3")[3]) is int, "else a checkpoint would hold the parser's type"
 

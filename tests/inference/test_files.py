@@ -113,7 +113,7 @@ def test_folders_that_are_not_read_are_counted(tree):
     (tree / "outer" / "other").mkdir()
     (tree / "outer" / ".hidden").mkdir()
     (tree / "outer" / "d.png").write_bytes(b"x")
-    assert list_images(["sub"], recursive=False).not_read == "1 folder in sub was not read (--recursive reads it)"
+    assert list_images(["sub"], recursive=False).remarks == "1 folder in sub was not read (--recursive reads it)"
     listed = list_images(["outer", "a.png", "outer", "empty"], recursive=False)
     assert listed.remarks == "2 folders in outer were not read (--recursive reads them)"
     listed = list_images(["outer", "sub"], recursive=False)

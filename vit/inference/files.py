@@ -39,9 +39,9 @@ class ListedImages:
         """Messages about lists, and about the folders that were not read; "" where there is nothing to say."""
         count, names = sum(self.skipped_folders.values()), list(self.skipped_folders)
         where = " and ".join(names) if len(names) <= 2 else f"{len(names):,} of the given folders"
-        many = f"{count:,} folders in {where} were not read (--recursive reads them)"
-        one = f"1 folder in {where} was not read (--recursive reads it)"
-        return "; ".join([*self.notes, *[many if count > 1 else one] * bool(count)])
+        noun, verb, them = ("folders", "were", "them") if count > 1 else ("folder", "was", "it")
+        skipped = f"{count:,} {noun} in {where} {verb} not read (--recursive reads {them})"
+        return "; ".join([*self.notes, *[skipped] * bool(count)])
 
 
 def list_images(
@@ -92,8 +92,7 @@ def list_files(
     - A folder stands for the files in it, sorted, without hidden files. With `recursive` its folders count too. Files
       of any type are listed: a text file gets its row, too.
     - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
-      Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files. A name may
-      lack its ending, as for a training.
+      Each line stands for a file, in order; a name may lack its ending. Repeated and missing names stay.
 
     With `keep_repeats`, a file that several inputs name stands for each of them. Rows of the command line are one per
     file. A program pairs its own list with the answers by position, so none may be left out.
@@ -102,8 +101,7 @@ def list_files(
     match, or there is not a single file.
     """
     columns = columns or TableColumns()
-    skipped_folders: dict[str, int] = {}
-    notes: list[str] = []
+    skipped_folders, notes = dict[str, int](), list[str]()
     input_paths = [Path(os.path.expanduser(item)) for item in inputs]
     if input_paths and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in input_paths):
         listed = [_listed(path, columns, notes) for path in input_paths]
@@ -153,8 +151,8 @@ def _listed(path: Path, columns: TableColumns, notes: list[str]) -> list[str]:
         table, files = read_image_csv(path, ("path",), given=given_columns(columns)), ListedFiles(path)
         names = table.columns["path"]
         for row, name in enumerate(names):
-            is_plain = name.isascii() and "\\" not in name and has_image_extension(PurePath(name))
             # millions of plain names are not looked up: each file is opened later anyway
+            is_plain = name.isascii() and "\\" not in name and has_image_extension(PurePath(name))
             if not is_plain and not is_far(name) and len(candidates := files.candidates(name)) == 1:
                 names[row] = candidates[0]
         notes += [*table.notes, *files.notes]

@@ -124,7 +124,8 @@ class Parser(CommandOptions):
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values with the defaults of all other options; UsageError where a value is missing."""
-        missing = [option.name for option in self.options if option.default is REQUIRED and option.name not in values]
+        required = [option for option in self.options if option.default is REQUIRED and option.name not in values]
+        missing = ["--" * (not option.is_positional) + option.name for option in required]
         if missing:
             raise UsageError(f"the following arguments are required: {', '.join(missing)}", self.hint)
         return {option.name: values.get(option.name, option.default) for option in self.options}

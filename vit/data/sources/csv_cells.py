@@ -186,10 +186,7 @@ class ListedFiles:
         return candidates[0]
 
     def candidates(self, name: str) -> list[str]:
-        """The files that a cell may mean, relative to the table.
-
-        A name that is missing may have spaces around it, "\\" of Windows, another Unicode form, or lack its ending.
-        """
+        """The files that a cell may mean: also with "/" for "\\", without outer spaces, in NFC or NFD, with endings."""
         folder = self._table.parent
         if os.path.isfile(folder / name):
             return [name]
