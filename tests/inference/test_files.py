@@ -118,8 +118,8 @@ def test_folders_that_are_not_read_are_counted(tree):
     assert listed.remarks == "2 folders in outer were not read (--recursive reads them)"
     listed = list_images(["outer", "sub"], recursive=False)
     assert listed.remarks == "3 folders in outer and sub were not read (--recursive reads them)"
-    assert list_images(["outer", "sub", "."], False).not_read.startswith("6 folders in 3 of the given folders were")
-    assert not list_images(["outer"], recursive=True).not_read and not list_images(["*"], recursive=False).not_read
+    assert list_images(["outer", "sub", "."], False).remarks.startswith("6 folders in 3 of the given folders were")
+    assert not list_images(["outer"], recursive=True).remarks and not list_images(["*"], recursive=False).remarks
 
 
 def test_a_table_among_images_is_a_file_of_their_folder(tree):
