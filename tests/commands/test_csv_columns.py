@@ -8,6 +8,7 @@ import pytest
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.commands.studies.study_options import read_words as read_study_words
 
 pytestmark = pytest.mark.usefixtures("here")
 TINY = (
@@ -44,6 +45,11 @@ def test_training_and_evaluation_read_the_given_column(vit, two, here):
     assert vit("evaluate", run, "images", "--include_seen").code == 0
     words = ("--format", "safetensors", "--output", "m.safetensors", "--measure", two)
     assert "does not know" not in vit("export", run, *words).err
+
+
+def test_a_study_has_the_options_that_errors_name():
+    options = read_study_words(["two.csv", "--label_column", "species", "--image_column", "thumb"])
+    assert options.data == {"label_column": "species", "image_column": "thumb"}
 
 
 def test_check_pack_and_pretrain_read_the_given_column(vit, two, here):

@@ -150,7 +150,8 @@ def make_parser() -> Parser:
     config = Option("config", str, about, None, takes_several=True)
     options = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
     options.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
-    return Parser("study", _ABOUT, "vit study photos/ --seeds 5", (data, config, *options))
+    short = {flag: SHORT[flag] for flag in ("--image_column", "--label_column")}
+    return Parser("study", _ABOUT, "vit study photos/ --seeds 5", (data, config, *options), short)
 
 
 def read_words(words: Sequence[str]) -> StudyOptions:
