@@ -81,6 +81,8 @@ def test_short_trainings_advise_no_network(part, ahead, alike):
     for slope, words in ((1, ahead), (2, alike)):
         found = judged({"vit": law(2, -0.4), "cnn": law(slope, -0.4)}, {**PROTOCOL, PART: part})
         assert found.answer[0].startswith(words) and bool(found.warnings) == (part < 0.5)
+    timed = judged({"vit": law(2, -0.4)}, {**PROTOCOL, PART: 0.1, "seconds": 1200.0})
+    assert any("give --time 4h or more, and another --name" in one for one in timed.warnings)
 
 
 def test_a_network_with_one_seed_is_open_and_has_no_interval():

@@ -1,5 +1,6 @@
 """Warnings of a study about its answer: networks that guess, unequal starts, missing runs, unequal or short lengths"""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -116,13 +117,12 @@ def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> s
 
 def short_trainings(protocol: Protocol) -> str:
     """A warning where a time has shortened the trainings by more than half; else an empty text."""
-    part = protocol.get(PART)
+    part, seconds = protocol.get(PART), protocol.get("seconds")
     if not isinstance(part, float) or part >= HALF:
         return ""
-    return (
-        f"The trainings have {100 * part:.0f} % of the usual length, and longer ones can rank otherwise: "
-        "give a longer --time, and another --name."
-    )
+    longer = f"--time {math.ceil(seconds / part / 3600)}h or more" if isinstance(seconds, float) else "a longer --time"
+    problem = f"The trainings have {100 * part:.0f} % of the usual length, and longer ones can rank otherwise"
+    return f"{problem}: give {longer}, and another --name."
 
 
 def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
