@@ -7,7 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from vit.commands.studies import study_cells, study_estimate
+from tests.study.results import PROTOCOL, law
+from tests.study.results import study as results
+from vit.commands.studies import study_cells, study_estimate, study_report
+from vit.study.answer.answer_warnings import PART
+from vit.study.answer.summary import summarize
+from vit.study.folder import StudyDirectory
 from vit.study.running import cluster, runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
@@ -87,6 +92,15 @@ def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, col
     assert "no finished cell" in vit(*begun).err
     again = vit(*begun, "--dry_run")  # which goes on with the short length
     assert "% of the usual length, and longer ones can rank" in again.err and "about 0 s" not in again.out, again.out
+
+
+def test_after_short_trainings_the_next_command_is_a_longer_study(tmp_path):
+    """It was `vit predict` with a network that had 10 % of its steps."""
+    cells = results({"vit": law(2, -0.4), "cnn": law(1, -0.4)})
+    found = summarize(cells, {**PROTOCOL, PART: 0.1, "seconds": 1200.0}, [], None)
+    words = ["my photos/", "--time", "20min", "--name=a", "--seeds", "3"]
+    longer = "vit study 'my photos/' --seeds 3 --time 4h --name a-4h --yes"
+    assert study_report._next(StudyDirectory(tmp_path / "a"), found, None, words) == longer
 
 
 def test_a_design_for_other_images_is_none_for_these(vit, colors, tmp_path, monkeypatch):

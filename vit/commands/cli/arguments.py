@@ -121,11 +121,12 @@ def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
         reporter.notice(f"WARNING: {unfinished_text(lacks)}")
 
 
-def without_dry_run(words: Sequence[str]) -> str:
-    """The words of a command line without `--dry_run` and its value, as one text."""
+def without(words: Sequence[str], *flags: str) -> str:
+    """The words of a command line without options and their values, as one text. `--dry_run` may have no value."""
     pairs = zip(["", *words], words, strict=False)  # each with the word before it
-    remaining = [word for before, word in pairs if before != "--dry_run" or word not in ("true", "false")]
-    return shlex.join(word for word in remaining if word.partition("=")[0] != "--dry_run")
+    is_plain = {"--dry_run": ("true", "false")}
+    remaining = [word for before, word in pairs if before not in flags or word not in is_plain.get(before, (word,))]
+    return shlex.join(word for word in remaining if word.partition("=")[0] not in flags)
 
 
 @dataclass(frozen=True)

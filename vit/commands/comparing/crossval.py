@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, PositiveInt, StrPath, without_dry_run
+from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, PositiveInt, StrPath, without
 from vit.commands.cli.command_line import Parser
 from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
@@ -80,7 +80,7 @@ def main(words: Sequence[str]) -> int:
     folds, reporter = int(further.pop("folds", 5)), Reporter()
     run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
     if options.dry_run:
-        reporter.next_command(f"vit crossval {without_dry_run(words)}".rstrip())
+        reporter.next_command(f"vit crossval {without(words, '--dry_run')}".rstrip())
     return 0
 
 

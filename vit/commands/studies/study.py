@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, without_dry_run
+from vit.commands.cli.arguments import StrPath, without
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import check_time, show_estimate, show_study, with_design
 from vit.commands.studies.study_options import StudyOptions, read_values, read_words
@@ -122,14 +122,17 @@ def study(data: StrPath | None = None, *, config: StrPath | None = None, **optio
 def main(words: Sequence[str]) -> int:
     """`vit study`: `study` with the options of a command line; returns the exit code."""
     options, reporter = read_words(words), Reporter()
-    _, num_failed = run_study(options, reporter)
+    _, num_failed = run_study(options, reporter, words)
     if options.dry_run:
-        reporter.next_command(f"vit study {without_dry_run(words)}")
+        reporter.next_command(f"vit study {without(words, '--dry_run')}")
     return FAILED_CELLS if num_failed else 0
 
 
-def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int]:
-    """Run the cells without a result, then write the report; returns the plan and the number of failed cells."""
+def run_study(options: StudyOptions, reporter: Reporter, words: Sequence[str] = ()) -> tuple[StudyPlan, int]:
+    """Run the cells without a result, then write the report; returns the plan and the number of failed cells.
+
+    `words` are those of the command line; none: it was called from Python.
+    """
     plan = make_study_plan(options, reporter)
     if plan.is_by_time:
         plan = with_design(plan, reporter)
@@ -145,6 +148,6 @@ def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int
     num_failed = train_cells(plan, reporter)
     with alone(plan.folder.lock_path):  # of shards that end together, the last one reports the cells of all
         target, margin = fraction("--target", options.target), fraction("--margin", options.margin)
-        findings = report_findings(reporter, plan.folder.path, target, margin)
+        findings = report_findings(reporter, plan.folder.path, target, margin, words)
         track_findings(plan, findings, reporter)
     return plan, num_failed

@@ -1,10 +1,11 @@
 """The findings of a study or a cross-validation on the terminal, at its end and in `vit report`, and in trackers"""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import shell_command, with_interval
+from vit.commands.cli.arguments import shell_command, with_interval, without
 from vit.commands.cli.recipe_options import read_recipe
 from vit.console import Reporter
 from vit.csv_files import read_table, records
@@ -19,7 +20,9 @@ SHOWN_FAILED = 5
 _TRACKED = ("series", "training images", "test error", "low", "high", "seeds")
 
 
-def report_findings(reporter: Reporter, path: Path, target: float | None, margin: float | None = None) -> "Findings":
+def report_findings(
+    reporter: Reporter, path: Path, target: float | None, margin: float | None = None, words: Sequence[str] = ()
+) -> "Findings":
     """Summarize a study's folder, write results, summary, curve and page, and show answer, table and paths."""
     from vit.report.studies.study_page import report_study
     from vit.study.folder import StudyDirectory
@@ -29,7 +32,7 @@ def report_findings(reporter: Reporter, path: Path, target: float | None, margin
     reporter.line()
     numbers = f"{study.results_path}, {study.summary_path}"
     reporter.facts([("report", str(study.report_path)), ("figure", str(study.curve_path)), ("numbers", numbers)])
-    reporter.next_command(_next(study, findings, margin))
+    reporter.next_command(_next(study, findings, margin, words))
     return findings
 
 
@@ -81,8 +84,13 @@ def _error(point: "Point | None") -> str:
     return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
 
 
-def _next(study: "StudyDirectory", findings: "Findings", margin: float | None) -> str:
-    """The next useful command: a target where there is a forecast, else the use of a run of the best network."""
+def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, words: Sequence[str]) -> str:
+    """The next useful command: longer trainings after short ones, a target with a forecast, else the best network."""
+    from vit.study.answer.answer_warnings import usual_hours
+
+    if words and (hours := usual_hours(findings.protocol)):
+        longer = f"--time {hours}h --name {shlex.quote(study.path.name)}-{hours}h{' --yes' * ('--yes' not in words)}"
+        return f"vit study {without(words, '--time', '--name')} {longer}"
     if findings.target is None and findings.forecasts:
         same = "" if margin is None else f" --margin {margin:g}"
         return f"vit report {shlex.quote(str(study.path))} --target 0.95{same}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, without_dry_run
+from vit.commands.cli.arguments import StrPath, without
 from vit.commands.training.resuming import further_recipe, newest_for_all
 from vit.commands.training.run_folder import (
     find_bursts,
@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> int:
     options = read_words(words)
     run = run_training(options)
     if options.dry_run:
-        Reporter().next_command(f"vit train {without_dry_run(words)}".rstrip())
+        Reporter().next_command(f"vit train {without(words, '--dry_run')}".rstrip())
     if run is None:
         return 0
 

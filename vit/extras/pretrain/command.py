@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, shell_command, without_dry_run
+from vit.commands.cli.arguments import StrPath, shell_command, without
 from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all, recipe_of
 from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
@@ -90,7 +90,7 @@ def main(words: Sequence[str]) -> int:
     options = read_words(words, PretrainRecipe)
     run_pretraining(options)
     if options.dry_run:
-        Reporter().next_command(f"vit pretrain {without_dry_run(words)}".rstrip())
+        Reporter().next_command(f"vit pretrain {without(words, '--dry_run')}".rstrip())
     return 0
 
 

@@ -117,12 +117,16 @@ def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> s
 
 def short_trainings(protocol: Protocol) -> str:
     """A warning where a time has shortened the trainings by more than half; else an empty text."""
-    part, seconds = protocol.get(PART), protocol.get("seconds")
-    if not isinstance(part, float) or part >= HALF:
+    if not (hours := usual_hours(protocol)):
         return ""
-    longer = f"--time {math.ceil(seconds / part / 3600)}h or more" if isinstance(seconds, float) else "a longer --time"
-    problem = f"The trainings have {100 * part:.0f} % of the usual length, and longer ones can rank otherwise"
-    return f"{problem}: give {longer}, and another --name."
+    length = f"{100 * float(str(protocol[PART])):.0f} % of the usual length"
+    return f"The trainings have {length}, and longer ones can rank otherwise: give --time {hours}h, and another --name."
+
+
+def usual_hours(protocol: Protocol) -> int:
+    """Hours for trainings of the usual length, where a time has shortened them by more than half; else 0."""
+    part, seconds = (float(str(protocol.get(name, 1))) for name in (PART, "seconds"))
+    return math.ceil(seconds / part / 3600) if part < HALF else 0
 
 
 def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
