@@ -87,3 +87,15 @@ def test_what_trial_steps_would_decide_is_refused(given, tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     with pytest.raises(UsageError, match="cells mean the same on every machine"):
         series_of(read_words(["photos", "--networks", "vit_nano_patch2_8", "--set", given, "--wandb", "off"]))
+
+
+def test_options_of_study_files_stay_beside_those_of_the_command_line(tmp_path, monkeypatch):
+    """One --set dropped every other set of the file, so that the cells trained by other rules than it says."""
+    monkeypatch.chdir(tmp_path)
+    Path("first.yaml").write_text("set: {optim.lr: 0.1, optim.weight_decay: 0}\ndata: {root: here}\nvary: {seed: [1]}")
+    Path("second.yaml").write_text("data: {groups: x}\ntune: {optim.lr: [1, 2]}\n")
+    words = ["--config", "first.yaml", "--config", "second.yaml", "--set", "lr=0.3", "--tune", "optim.warmup=0.9"]
+    options = read_words(words)
+    assert options.set == {"optim.lr": "0.3", "optim.weight_decay": 0}
+    assert options.data == {"root": "here", "groups": "x"}
+    assert (options.vary, options.tune) == ({"seed": [1]}, {"optim.lr": [1, 2], "optim.warmup": ["0.9"]})

@@ -17,6 +17,7 @@ from vit.training.recipes.ranges import seconds
 
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
+_JOINED = ("data", "cluster", *_REPEATED)  # mappings, which keep what files say of other options
 _ABOUT = (
     "Train every network on growing parts of DATA's training images, with several seeds. Report which network is "
     "better at which number of images, with intervals. Run the same command again to continue a study that has ended "
@@ -181,15 +182,15 @@ def read_values(data: StrPath | None, config: StrPath | None, values: Mapping[st
 
 def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) -> StudyOptions:
     """The options of study files, a later one above an earlier one, and of values above all files."""
-    whole: dict[str, Any] = {}
-    name = None
+    files, name = list[Mapping[str, Any]](), None
     for config in configs:
         shipped = f"studies/{config}"
         path, in_file = read_config(shipped if shipped in shipped_configs() else config, parser)
-        name, whole = path.stem, whole | in_file
-    for option in values.keys() & {"data", "cluster"}:
-        values = {**values, option: {**whole.get(option, {}), **values[option]}}
-    return _checked(StudyOptions(**{**whole, **values}, config_name=name))
+        name, files = path.stem, [*files, in_file]
+    whole: dict[str, Any] = {}
+    for layer in (*files, values):
+        whole |= {key: {**whole.get(key, {}), **one} if key in _JOINED else one for key, one in layer.items()}
+    return _checked(StudyOptions(**whole, config_name=name))
 
 
 def items(value: object) -> list[str]:

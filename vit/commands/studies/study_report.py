@@ -108,8 +108,7 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
 
     if not plan.cells:
         return
-    folder = plan.folder
-    name = folder.path.name
+    folder, name = plan.folder, plan.folder.path.name
     settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
     tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
     rows = []
