@@ -240,6 +240,19 @@ def test_folders_of_timms_hub(tmp_path):
     assert found.class_names is None and "class names (numbers" in found.guesses()
 
 
+def test_the_pooling_of_a_folder_of_an_earlier_timm_is_read(tmp_path):
+    """Only the root of its config.json tells it: a mean of all tokens was read as the class token, without a word."""
+    model = drawn(timm.create_model(VIT, num_classes=5, global_pool="avg", fc_norm=False))
+    save_for_hf(model, str(tmp_path), safe_serialization=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["model_args"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    computes(model, tmp_path, side=224)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "global_pool": "max"}))
+    with pytest.raises(CheckpointError, match="pools by 'max'"):
+        open_pretrained(str(tmp_path))
+
+
 def test_class_names_of_imagenet_are_assumed_where_nothing_says_so(tmp_path):
     network = create_network("vit_nano_patch2_8", 1000, 8, qk_norm=True)
     save_file(network.state_dict(), tmp_path / "x.safetensors")

@@ -79,8 +79,8 @@ def read_folder(folder: Path) -> StatedFacts:
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
     try:
         tower = open_clip.get("model_cfg", {}).get("vision_cfg", {}).get("timm_model_name")
-        size = (config.get("pretrained_cfg") or {}).get("input_size")
-        arguments = {**({"img_size": size[-2:]} if size else {}), **(config.get("model_args") or {})}
+        size, pool = (config.get("pretrained_cfg") or {}).get("input_size"), config.get("global_pool") or None
+        arguments = {"img_size": size and size[-2:], "global_pool": pool, **(config.get("model_args") or {})}
     except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder} has a config that cannot be used: {error}", "download it again") from error
     name = str(config.get("architecture") or tower or "")
