@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.load import write_new_checkpoint
 from vit.commands.cli.recipe_options import AUTO
-from vit.commands.studies.study_options import read_words
-from vit.commands.studies.study_series import series_of
+from vit.commands.studies.study_options import StudyOptions, read_words
+from vit.commands.studies.study_series import networks_for, series_of
 from vit.commands.training.train_options import read_words as read_train_words
+from vit.console import Reporter
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
+from vit.models.spec import NetworkSpec
 from vit.study.grid import Budget
 from vit.training.recipes.recipe import OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.values import dump
@@ -99,3 +104,21 @@ def test_options_of_study_files_stay_beside_those_of_the_command_line(tmp_path, 
     assert options.set == {"optim.lr": "0.3", "optim.weight_decay": 0}
     assert options.data == {"root": "here", "groups": "x"}
     assert (options.vary, options.tune) == ({"seed": [1]}, {"optim.lr": [1, 2], "optim.warmup": ["0.9"]})
+
+
+def test_files_of_a_study_may_have_spaces_in_their_paths(tmp_path):
+    """`vit probe "my photos/"` took half of its own recipe's path for a network, and `vit study` half of a file's."""
+    folder = tmp_path / "o'neil & co"
+    folder.mkdir()
+    weights, recipe = folder / "best 1.ckpt", folder / "my recipe.yaml"
+    recipe.write_text(f'model: {{freeze: backbone, init_from: "{weights}"}}')
+    spec = NetworkSpec.named("vit_nano_patch2_8", 2)
+    description = Description(("a", "b"), spec, Preprocess(8))
+    write_new_checkpoint(checkpoint_content(description, spec.build(8).state_dict()), weights)
+    options = StudyOptions(source="digits", init_from=[str(weights)], wandb="off")
+    of_file, _ = networks_for(options, Recipe(), None, None, Reporter())
+    for networks in ({"of the recipe": str(recipe)}, of_file):
+        ((choices,),) = [series_of(StudyOptions(source="digits", networks=networks, wandb="off")).values()]
+        assert choices[""].model.init_from == str(weights)
+    with pytest.raises(UsageError, match="No closing quotation"):
+        series_of(StudyOptions(source="digits", networks={"a": "digits --lr='1"}, wandb="off"))

@@ -169,10 +169,8 @@ def evaluate(
 
         evaluation = replace(evaluation, latency=show_latencies_of_model(reporter, Path(model), predictor))
     recipe = None if run is None else read_recipe(run.config_path)
-    weak = None
-    if traits is not None:
-        table = Path(data or ("" if recipe is None else recipe.data.source))
-        weak = scoring.weak_groups_of(traits, scored, samples, table, columns, source, class_names)
+    table = Path(data or ("" if recipe is None else recipe.data.source))
+    weak = scoring.weak_groups_of(traits, scored, samples, table, columns, source, class_names)
     named = model
     network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     if others:
@@ -185,8 +183,7 @@ def evaluate(
     if predictor.license is not None:
         reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {evaluation.folder}")
-    if files.report_path.is_file():
-        reporter.line(f"page in {files.report_path}")
+    reporter.line(f"page in {files.report_path}")
     more = " --unfinished" * bool(evaluation.unfinished)
     reporter.next_command(f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}")
     if evaluation.unreadable:

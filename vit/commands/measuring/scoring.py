@@ -46,11 +46,11 @@ def score_images(
 
 
 def weak_groups_of(
-    traits: ImageTraits, scored: Scored, samples: Samples, data: Path, columns: TableColumns, source: Source,
+    traits: ImageTraits | None, scored: Scored, samples: Samples, data: Path, columns: TableColumns, source: Source,
     class_names: Sequence[str],
 ) -> WeakGroups | None:  # fmt: skip
     """Groups of images with more errors than others, also by columns of a CSV; None: few images, several processes."""
-    if not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
+    if traits is None or not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
         return None
     units = len(scored.paths) if scored.groups is None else len(set(scored.groups.tolist()))
     if units < FEWEST:
@@ -74,8 +74,7 @@ def score_together(
     predictors: Mapping[str, Predictor], words: str, samples: Samples, reporter: Reporter
 ) -> tuple[ScoredImages, EnsembleFinding]:
     """The scores of an ensemble on images that all models read, and its gain over the best of these, in a table."""
-    every: dict[str, ScoredImages] = {}
-    seconds = {}
+    every, seconds = dict[str, ScoredImages](), dict[str, float]()
     for name, predictor in predictors.items():
         began = time.perf_counter()
         scored = score_images(predictor, words, samples, reporter)

@@ -1,5 +1,6 @@
 """The recipes that a study compares: from its options, and where they are open, for its images; and what it refuses"""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import floor, log, log10
@@ -80,7 +81,10 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
     for label, words in named.items() if isinstance(named, dict) else ((word, word) for word in items(named)):
         if str(label) in networks:
             raise UsageError(f"--networks has {label} twice", "leave one out")
-        word, *further = str(words).split()
+        try:  # without options it is one word: a path may have spaces
+            word, *further = shlex.split(str(words)) if " --" in str(words) else [str(words).strip()]
+        except ValueError as error:
+            raise UsageError(f"--networks {words!r}: {error}", "name a network, and close quotation marks") from error
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
@@ -113,8 +117,7 @@ def check_given(options: StudyOptions, budget: "Budget") -> None:
     named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
     if isinstance(options.networks, Mapping):
         words = " ".join(options.networks.values()).split()
-        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-        named += [SHORT.get(flag, flag).removeprefix("--") for flag in flags]
+        named += [SHORT.get(flag, flag)[2:] for word in words if (flag := word.partition("=")[0])[:2] == "--"]
     for name in named:
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
@@ -195,7 +198,7 @@ def networks_for(
 
 
 def _finetuned(network: str, file: str) -> str:
-    return f"{FINETUNE} --model.network.name={network} --model.init_from={file}"
+    return shlex.join((FINETUNE, f"--model.network.name={network}", f"--model.init_from={file}"))
 
 
 def _of_files(files: Iterable[str]) -> dict[str, str]:
