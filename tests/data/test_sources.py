@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vit.checkpoints.run import has_no_classes
 from vit.data import registry
+from vit.data.core.dataset_names import check_data
 from vit.data.core.groups import group_notes, with_groups
 from vit.data.core.image_files import image_files
 from vit.data.core.samples import Source
@@ -463,3 +465,15 @@ def test_a_class_that_is_called_as_a_split_is_told(tmp_path: Path) -> None:
 def test_images_in_folders_of_class_folders_are_counted(tmp_path: Path, files: tuple[str, ...], note: str) -> None:
     (found,) = [one for one in open_source(str(touch(tmp_path, *files))).notes if one.startswith("folders inside")]
     assert note in found and ABOVE in found
+
+
+def test_commands_that_errors_name_quote_their_paths(tmp_path):
+    """A copied command fell apart at a space."""
+    run = tmp_path / "my runs"
+    run.mkdir()
+    for name in ("config.yaml", "splits.csv"):
+        (run / name).touch()
+    with pytest.raises(UsageError, match="not images") as error:
+        check_data(str(run))
+    assert f"vit train '{run}' --epochs" in str(error.value.fix)
+    assert str(has_no_classes(run).fix).endswith(f"--init_from '{run}'")

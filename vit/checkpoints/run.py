@@ -187,9 +187,8 @@ def unfinished_text(lacks: str) -> str:
 
 def has_no_classes(path: Path) -> UsageError:
     """The error of a command that needs classes, where a path is of a pretraining."""
-    return UsageError(
-        f"{path} is of a pretraining: its network has no classes", f"train them: vit train DATA --init_from {path}"
-    )
+    fix = f"train them: vit train DATA --init_from {shlex.quote(str(path))}"
+    return UsageError(f"{path} is of a pretraining: its network has no classes", fix)
 
 
 def start_of(path: Path) -> Path:

@@ -9,7 +9,7 @@ from unicodedata import normalize
 import numpy as np
 
 from vit.checkpoints.run import RunDirectory
-from vit.commands.cli.arguments import StrPath, path_text
+from vit.commands.cli.arguments import StrPath, path_text, shell_command
 from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.checks.contents import Contents, read_contents
@@ -173,8 +173,8 @@ def _check_own_labels(run: RunDirectory, source: Source, split: str) -> None:
     changed = [path for path, label in before if labels.get(path, label) != label]
     if changed:
         images = f"{count_of(len(changed), f'{split} image')} of {table}"
-        fix = f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}"
-        raise DataError(f"{images} got other labels since the training: {some_of(changed)}", fix)
+        command = shell_command("vit", "evaluate", run.path, table, options={})
+        raise DataError(f"{images} got other labels since the training: {some_of(changed)}", f"measure them: {command}")
 
 
 def check_own_model(model: Path, predictor: "Predictor") -> None:

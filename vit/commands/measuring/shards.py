@@ -79,7 +79,7 @@ def pack(
     with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:
         left_out: list[_LeftOut] = SOURCES["pack"].load()(source, partial, shard_mb * _MEGABYTE, progress.update)
         if len(left_out) == total:
-            raise DataError(f"none of {total:,} images of {name} can be read", f"see 'vit data check {name}'")
+            raise DataError(f"no image of {name} can be read", f"see vit data check {shlex.quote(name)}")
         if left_out:
             with new_table(partial / LEFT_OUT, ("path", "split", "reason")) as table:
                 for row in left_out:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -167,10 +168,11 @@ def check_data(data: str) -> None:
         raise UsageError(f"DATA {data!r} is not a kind of address that vit reads", f"give one of {', '.join(FAR)}")
     path = Path(data).expanduser()
     if RunLayout(path).is_run:
-        raise UsageError(f"DATA {data} is a run folder, not images", f"'vit train {data} --epochs N' trains it further")
+        fix = f"train it further: vit train {shlex.quote(data)} --epochs N"
+        raise UsageError(f"DATA {data} is a run folder, not images", fix)
     if path.is_dir() or path.is_file() or data in KNOWN:
         return
     if os.sep in data or path.suffix:
         raise DataError(f"there is no {data}{path_beside(path)}", LAYOUT)
-    beside = path_beside(path)
-    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set{beside}", nearest(data, KNOWN))
+    problem = f"DATA {data!r} is not a folder, a file or a known data set{path_beside(path)}"
+    raise UsageError(problem, nearest(data, KNOWN))

@@ -89,7 +89,7 @@ def push(
         reporter.line(f"hf:{name}: {count_of(len(sizes), 'file')}, {sum(sizes.values()) / 1e6:.1f} MB")
         reporter.table(("file", "bytes"), [(path, f"{size:,}") for path, size in sizes.items()])
         # in a folder a card lies anyway, and beside a single file it has a name
-        options = {"format": format, "card": "card.md" if kind.ending else None}
+        options = {"format": format, "card": "card.md" if kind.ending else None, "unfinished": unfinished}
         how = shell_command("vit", "export", model, options=options)
         how = f"read it with {how}" if kind.ending else f"read {CARD} in the folder of {how}"
         reporter.line(f"the card names the data set, its classes and the test results: {how}")
