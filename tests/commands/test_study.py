@@ -311,6 +311,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
         (["--sizes", "2000"], "1,259"),
         (["--budget", "1000"], "--budget"),
         (["--seeds", "none"], "--seeds"),
+        (["--seeds", "²"], "--seeds"),
         (["--shard", "3/2"], "--shard"),
         (["--sixes", "10"], "--sizes"),
         (["--config", "digit"], "digits"),

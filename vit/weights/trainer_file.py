@@ -104,7 +104,7 @@ def listed_names(value: object) -> tuple[str, ...] | None:
         pairs = [(name, number) for name, number in value.items()]
         if all(isinstance(number, int) for _, number in pairs):
             pairs = [(number, name) for name, number in pairs]
-        if not all(str(number).isdigit() for number, _ in pairs):
+        if not all(str(number).isdecimal() for number, _ in pairs):
             return None
         by_number = {int(number): name for number, name in pairs}
         value = [by_number.get(number) for number in range(len(pairs))]

@@ -138,7 +138,7 @@ class StudyOptions(ExecutorOptions):
         from vit.study.design import MOST_SEEDS
 
         seeds = [str(MOST_SEEDS)] if self.seeds == AUTO else items(self.seeds)
-        if not all(seed.isdigit() for seed in seeds) or not seeds or seeds == ["0"]:
+        if not all(seed.isdecimal() for seed in seeds) or not seeds or seeds == ["0"]:
             raise UsageError(f"--seeds {self.seeds}", "give how many (5), or a list of them (0,1,2)")
         several = isinstance(self.seeds, list) or len(seeds) > 1
         return sorted({int(seed) for seed in seeds}) if several else list(range(int(seeds[0])))
