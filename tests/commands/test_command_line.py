@@ -85,7 +85,7 @@ def test_words_become_values(line, values):
     assert called(paint, line) == values
 
 
-def test_an_option_that_is_required_is_told_as_it_is_written():
+def test_an_option_that_is_required_is_named_as_it_is_written():
     from vit.commands.exporting.soup import soup
 
     with pytest.raises(UsageError, match="arguments are required: --output; "):

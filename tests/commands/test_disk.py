@@ -154,7 +154,7 @@ def unshared(script, data, folder):
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("F2")
-def test_a_full_disk_is_told_with_the_file(digits_run, tmp_path):
+def test_the_error_of_a_full_disk_names_the_file(digits_run, tmp_path):
     """It was "No space left on device", and a probe of 0 bytes stayed in a folder of a run that never began."""
     (tmp_path / "images").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "a.png")
