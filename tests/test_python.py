@@ -61,7 +61,7 @@ def test_study_returns_its_folder_which_report_takes(tmp_path, colors):
     )
     assert folder == tmp_path / "colors" and len(list(folder.glob("cells/**/result.json"))) == 4
     assert vit.report(folder) == folder / "report.html"
-    with pytest.raises(UsageError, match=r"sixes.*'sizes'"):
+    with pytest.raises(UsageError, match=r"--sixes.*'--sizes'"):
         vit.study(colors, sixes=3, out=tmp_path)
 
 

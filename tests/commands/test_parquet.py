@@ -81,7 +81,7 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     images, labels = rows_of(colors, NAMES)
     metadata = {"shape": labels, "size": [label % 2 for label in labels]}
     file = write(here / "two.parquet", images, [0.5] * 42, None, columns={key: [*row] for key, row in metadata.items()})
-    refused(vit("train", file, *TINY), 3, "no column of labels", "'shape' (int64)", "--data.label_column")
+    refused(vit("train", file, *TINY), 3, "no column of labels", "'shape' (int64)", "--label_column")
     answer = vit("train", file, *TINY, "--data.label_column", "size", "--out", "runs")
     assert answer.code == 0, answer.err
     run = run_folder(here / "runs")
