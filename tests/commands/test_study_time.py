@@ -100,7 +100,8 @@ def test_after_short_trainings_the_next_command_is_a_longer_study(tmp_path):
     found = summarize(cells, {**PROTOCOL, PART: 0.1, "seconds": 1200.0}, [], None)
     words = ["my photos/", "--time", "20min", "--name=a", "--seeds", "3"]
     longer = "vit study 'my photos/' --seeds 3 --time 4h --name a-4h --yes"
-    assert study_report._next(StudyDirectory(tmp_path / "a"), found, None, words) == longer
+    for more in ([], ["--yes"], ["--yes", "true"], ["--yes=true"]):
+        assert study_report._next(StudyDirectory(tmp_path / "a"), found, None, [*more, *words]) == longer
 
 
 def test_a_design_for_other_images_is_none_for_these(vit, colors, tmp_path, monkeypatch):

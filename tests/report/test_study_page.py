@@ -202,7 +202,7 @@ def test_the_answer_stands_first_and_the_rest_is_a_list(study, tmp_path):
     ]
     assert order == sorted(order)
     assert "What to do next: - Try b." in page.text, "the summary has it too"
-    assert "Warning: It guesses." in page.text, "nobody sends an answer without what may make it wrong"
+    assert "Warning: It guesses." in page.text, "an answer is sent with its warnings"
     assert "Study of fashion_mnist: 100, 300, 1,000, 3,000, 10,000 training images" in page.text
 
 

@@ -46,7 +46,7 @@ class Predictor:
         license: license of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
         lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
-        members: several models, whose probabilities are averaged; () for one model.
+        members: several models, whose probabilities are averaged; [] for one model.
         first_frames: files read so far that have several frames or pages, of which the first was read.
     """
 

@@ -122,10 +122,11 @@ def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
 
 
 def without(words: Sequence[str], *flags: str) -> str:
-    """The words of a command line without options and their values, as one text. `--dry_run` may have no value."""
-    pairs = zip(["", *words], words, strict=False)  # each with the word before it
-    is_plain = {"--dry_run": ("true", "false")}
-    remaining = [word for before, word in pairs if before not in flags or word not in is_plain.get(before, (word,))]
+    """The words of a command line without options and their values, as one text."""
+    may_lack_value, remaining = ("--dry_run", "--yes"), list[str]()
+    for before, word in zip(["", *words], words, strict=False):
+        if before not in flags or (before in may_lack_value and word not in ("true", "false")):
+            remaining.append(word)
     return shlex.join(word for word in remaining if word.partition("=")[0] not in flags)
 
 

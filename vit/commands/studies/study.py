@@ -129,10 +129,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_study(options: StudyOptions, reporter: Reporter, words: Sequence[str] = ()) -> tuple[StudyPlan, int]:
-    """Run the cells without a result, then write the report; returns the plan and the number of failed cells.
-
-    `words` are those of the command line; none: it was called from Python.
-    """
+    """Run the cells without a result, and report, with the words of a command line; the plan, and how many failed."""
     plan = make_study_plan(options, reporter)
     if plan.is_by_time:
         plan = with_design(plan, reporter)

@@ -89,8 +89,8 @@ def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, w
     from vit.study.answer.answer_warnings import usual_hours
 
     if words and (hours := usual_hours(findings.protocol)):
-        longer = f"--time {hours}h --name {shlex.quote(study.path.name)}-{hours}h{' --yes' * ('--yes' not in words)}"
-        return f"vit study {without(words, '--time', '--name')} {longer}"
+        longer = f"--time {hours}h --name {shlex.quote(study.path.name)}-{hours}h --yes"
+        return f"vit study {without(words, '--time', '--name', '--yes')} {longer}"
     if findings.target is None and findings.forecasts:
         same = "" if margin is None else f" --margin {margin:g}"
         return f"vit report {shlex.quote(str(study.path))} --target 0.95{same}"

@@ -11,10 +11,10 @@ from vit.study.answer.answer_warnings import (
     far_seeds,
     guesses,
     num_choosing,
-    short_trainings,
     study_notes,
     study_warnings,
     unequal_networks,
+    usual_hours,
 )
 from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Gain, Interval, Protocol, Series, VerdictText
 
@@ -93,7 +93,7 @@ def _which(
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
         return f"{why}; test error: {'; '.join(errors)}."
     first, second, last = lead.first, lead.second, lead.differences[-1]
-    is_short = bool(short_trainings(protocol))  # longer ones can rank otherwise, so nothing is advised
+    is_short = usual_hours(protocol) > 0  # longer ones can rank otherwise, so nothing is advised
     at = f"with {last.num_images:,} images{choosing}"
     points = {each.name: point for each in series for point in each.points if point.num_images == last.num_images}
     chance = chance_error(protocol)
