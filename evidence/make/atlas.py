@@ -173,18 +173,19 @@ def _words(photos: Path, key: Key) -> list[str]:
 
 def jobs() -> list[tuple[Key, tuple[int, ...], int]]:
     """(what, sizes, seeds) in their order; no sizes where networks are frozen. An early end leaves all sets alike."""
-    stages = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
+    sides = (SMALL_SIDE, SIDE)
+    first, *later = [[(Key(name, "tuned", side), *stage) for name in CHOSEN] for side in sides for stage in STAGES]
     small = [(Key(name, "frozen", SMALL_SIDE), (), 0) for name in CHOSEN]
     whole = [(Key(name, "frozen", SIDE), (), 0) for name in read_sets()]
     second = [(Key(name, "second", SIDE), (), 0) for name in read_sets()]
-    return [*whole[:FIRST], *small, *stages[0], *whole[FIRST:], *itertools.chain(*stages[1:]), *second]
+    return [*whole[:FIRST], *small, *first, *whole[FIRST:], *second, *itertools.chain(*later)]
 
 
 def is_done(key: Key, sizes: Sequence[int], seeds: int) -> bool:
     """Whether the rows of a job are kept."""
     if key.stage != "tuned":
         return any(row.key == key for row in read_rows(SetRow))
-    found = sum((row.set, row.stage) == (key.set, key.stage) for row in read_rows(ErrorRow))
+    found = sum(row.key == key for row in read_rows(ErrorRow))
     return found >= 2 * len(sizes) * seeds
 
 
