@@ -9,6 +9,7 @@ import pytest
 import vit as api
 from tests.tables import rows
 from vit.commands.predicting.predicted_rows import SortedFiles
+from vit.data.core.dataset_names import PREDICTED_NAME
 from vit.errors import UsageError
 from vit.inference.files import ListedImages
 
@@ -27,7 +28,8 @@ def photos(mixed, here):
 
 
 def files_below(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+    return sorted(name for name in found if name != PREDICTED_NAME)
 
 
 def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos, here):
@@ -41,6 +43,15 @@ def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos,
     assert files_below(photos) == before and not (here / "sorted-unsure").exists()
     again = vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted")
     assert again.code == 2 and "sorted exists already" in again.err
+
+
+def test_labels_that_are_predictions_are_warned_of_until_somebody_corrects_them(vit, digits_run, photos, here):
+    """Evaluated with the model that sorted them, all are right."""
+    api.predict(digits_run.path, photos, recursive=True, sort_into="sorted")
+    warned = vit("evaluate", digits_run.path, "sorted")
+    assert warned.code == 0 and "WARNING: the labels are predictions" in warned.err
+    Path("sorted", PREDICTED_NAME).unlink()
+    assert "the labels are predictions" not in vit("evaluate", digits_run.path, "sorted").err
 
 
 def test_unsure_images_lie_apart_below_their_best_guess(digits_run, photos, here):
@@ -70,7 +81,7 @@ def test_a_file_that_several_paths_lead_to_moves_once_and_a_link_with_its_pictur
     command = ("--recursive", "--sort_into", "sorted", "--sort_by", "move", "--yes")
     answer = vit("predict", digits_run.path, photos, photos / "same", "photos/new", *command)
     assert answer.code == 0 and "4 files moved" in answer.out, answer.err
-    (label,) = {path.name for path in (here / "sorted").iterdir()}
+    (label,) = {path.name for path in (here / "sorted").iterdir() if path.is_dir()}
     assert files_below(here / "sorted") == [f"{label}/{name}" for name in ("=1+1.png", "a b-2.png", "a b.png", "z.png")]
     assert not any(path.is_symlink() for path in (here / "sorted").rglob("*.png"))
 

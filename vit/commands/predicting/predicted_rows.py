@@ -13,6 +13,7 @@ from vit.atomic_files import name_new_file, partial_name
 from vit.commands.cli.arguments import new_file
 from vit.console import Reporter, count_of, percent
 from vit.csv_files import new_table
+from vit.data.core.dataset_names import PREDICTED_NAME
 from vit.errors import BadInputsError, ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 SortBy = Literal["copy", "link", "move"]
 APART = ("unsure", "novel")  # statuses of images without a label, which get folders of their own
 _DONE = {"copy": "copied", "link": "linked", "move": "moved"}
+_PREDICTED = """The labels of these folders are predictions of `vit predict --sort_into`.
+
+Move files to their true classes, then delete this file. Until then, `vit` warns of it: the model that sorted the files
+agrees with all of them, so that an accuracy on them says nothing, and a training on them learns its errors.
+"""
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label
@@ -188,6 +194,7 @@ class SortedFiles:
             for done, (path, place) in enumerate(links_first):  # a link is read before its file moves
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True)
+                    (place.parent.parent / PREDICTED_NAME).write_text(_PREDICTED, encoding="utf-8")
                     self._bring(Path(path), place)
                 except OSError as error:
                     problem = f"cannot {self.by} {path} to {place}: {error.strerror}"

@@ -36,6 +36,7 @@ _THINGS = "(?:sets?|data|images?|imgs?|files?|folder|split)?"  # beside such a w
 _SPLIT_WORD = re.compile(f"{_THINGS}({'|'.join(sorted(SPLIT_OF_WORD, key=len, reverse=True))}){_THINGS}")
 PARQUET = ".parquet"
 INDEX_NAME = "index.parquet"  # of shards, in their folder
+PREDICTED_NAME = "labels_are_predictions.txt"  # lies beside the class folders of `vit predict --sort_into`
 FAR = ("https://", "http://", "s3://", "gs://")  # where images may lie on other machines
 HUB = "hf:"  # begins the name of a data set of the Hugging Face hub
 _PART = r"[A-Za-z0-9][\w.-]*"  # of a name of the hub

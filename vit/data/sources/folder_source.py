@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from vit.console import count_of
-from vit.data.core.dataset_names import LAYOUT, SPLIT_OF_NAME, SPLIT_SYNONYMS, split_in
+from vit.data.core.dataset_names import LAYOUT, PREDICTED_NAME, SPLIT_OF_NAME, SPLIT_SYNONYMS, split_in
 from vit.data.core.image_files import (
     describe_skipped,
     folder_id,
@@ -213,6 +213,10 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     places = dict.fromkeys(("", *folders.values()))
     if tables := [os.path.join(place, name) for place in places for name in _tables_in(root / place)]:
         notes.append(f"classes are the names of the folders; tables beside them are not read: {some_of(tables, 3)}")
+    if (root / PREDICTED_NAME).exists():
+        notes.append(
+            f"WARNING: the labels are predictions and prove nothing about their model: see {root / PREDICTED_NAME}"
+        )
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])
