@@ -5,6 +5,7 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_links_and_own_files_are_no_loads(hooks, tmp_path):
     assert hooks.loads_from_elsewhere(tmp_path) == []
     (tmp_path / "x.css").write_text("@import '//example/y.css'")
     assert len(hooks.loads_from_elsewhere(tmp_path)) == 1
+
+
+def test_comments_of_fields_are_their_texts(monkeypatch):
+    """A column of results.csv has its meaning in the reference."""
+    import griffe
+
+    monkeypatch.chdir(ROOT)
+    read = partial(griffe.load, extensions=griffe.load_extensions("docs/attribute_comments.py"))
+    fields = read("vit.study.findings")["CellResult"].attributes
+    assert fields["validation_loss"].docstring.value == "cross-entropy of the same checkpoint, in nats"
+    assert fields["last_is_better"].docstring.value.startswith("whether the last weights")
+    assert read("vit.data.core.dataset_names")["TORCHVISION"].docstring is None  # its comment is for a formatter
 
 
 def test_every_function_of_the_package_has_a_place(hooks):

@@ -63,22 +63,22 @@ class CellResult:
     """One finished run of a study: a row of results.csv. Defaults are of heads on frozen networks, without a run."""
 
     series: str  # name of the network with the values that --vary gave it
-    network: str
-    num_images: int
+    network: str  # its name, as `--model` takes it
+    num_images: int  # training images
     seed: int  # seed of the subset and of the training
     accuracy: float  # fraction of right test images; with several labels for an image the exact match
     validation_loss: float  # cross-entropy of the same checkpoint, in nats
-    steps: int = 0
-    batch_size: int
+    steps: int = 0  # of the optimizer
+    batch_size: int  # images of a step
     epochs: float = 0.0  # passes over the training images, as a fraction
     best_round: int = 0  # round of the checkpoint that `optim.best_metric` chose, counted from 0
-    parameters: int
-    flops: int
+    parameters: int  # numbers in the network's weights
+    flops: int  # of one image's forward pass; a multiply-add counts as two
     seconds: float  # time of training and evaluation
     images_per_second: float = 0.0  # training images per second
     # whether the last weights are clearly more accurate on validation images than the checkpoint
     last_is_better: bool = False
-    run: str = ""
+    run: str = ""  # its folder in that of the study
     correct: npt.NDArray[np.bool_]  # (T,) whether the prediction for each test image is right
     groups: npt.NDArray[np.int64] | None = None  # (T,) number of each test image's group; None where images have none
     late_gain: float | None = None  # fall of the validation loss over the last fifth of the steps; None: not known

@@ -38,7 +38,7 @@ KINDS = (  # in the order of a report
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty."""
+    """A row of data_check.csv: a problem of one image, of two, of a class or of all data. Unused fields are empty."""
 
     severity: Severity  # "error" where a result becomes wrong, "warning" where it may suffer
     kind: str  # one of KINDS
