@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.data.shards.server import serving
+from tests.processes import free_port
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.image_bytes import ImageError
@@ -20,6 +21,7 @@ from vit.extras.s3.far_files import Patience
 from vit.extras.s3.far_images import FarImages, PartCache
 from vit.extras.shards import source
 from vit.extras.shards.packing import pack
+from vit.training.planning.images import automatic_network
 
 QUICK = Patience(attempts=3, first_pause=0.01, seconds=20.0)
 
@@ -239,6 +241,21 @@ def test_an_empty_and_a_refused_address(server, tmp_path):
     server.fault = lambda path, number: "403"
     with pytest.raises(DataError, match="is refused"):
         reader.read(f"{server.address}/other.png")
+
+
+@pytest.mark.faults("S6")
+def test_a_host_that_cannot_be_reached_is_named_at_once(server, tmp_path, monkeypatch):
+    """Also where a training looks at the sizes of images. A host that has answered before is waited for."""
+    monkeypatch.setattr(far_files, "PATIENCE", Patience(first_pause=0.01))
+    host = f"127.0.0.1:{free_port()}"
+    lines = [f"http://{host}/{number}.png,{'ab'[number % 2]}" for number in range(8)]
+    (tmp_path / "far.csv").write_text("\n".join(["path,label", *lines, ""]))
+    train = open_source(str(tmp_path / "far.csv")).splits["train"]
+    with pytest.raises(DataError, match=rf"http://{host}/\d.png cannot be read, because {host} cannot be reached"):
+        automatic_network(train, None)
+    train.reader._of("http://")._reached.add(host)
+    with pytest.raises(DataError, match=r"cannot be read \(6 attempts\)"):
+        automatic_network(train, None)
 
 
 @pytest.mark.faults("S9")

@@ -18,6 +18,7 @@ _REFUSED = (401, 403)
 _NO_SUCH_RANGE = 416
 _VERSIONS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")  # what stores say of a file's content
 _PASSING = (408, 425, 429)  # answers below 500 that may change
+_UNREACHABLE = {"ClientConnectorError", "ConnectionTimeoutError", "EndpointConnectionError", "ConnectTimeoutError"}
 
 # File systems of the process that this one was forked from. They are never closed here: a fork shares the event queue
 # of its parent, and closing a connection would take it out of that queue. The parent would wait for its next answer.
@@ -31,6 +32,7 @@ class Patience:
     attempts: int = 6  # number of times that a range is asked for
     first_pause: float = 0.5  # seconds before the second time; every pause is about twice the one before
     seconds: float = 30.0  # time without a byte after which an answer is given up
+    connect_seconds: float = 10.0  # time that a host may take for a connection
 
 
 PATIENCE = Patience()
@@ -55,6 +57,7 @@ class FarFiles:
     def __init__(self, address: str, max_bytes: int = MOST_BYTES) -> None:
         self._kind, self._patience, self._max_bytes = address.partition("://")[0], PATIENCE, max_bytes
         self._opened: tuple[int, Any] | None = None  # process, and its file system: a fork needs its own
+        self._reached: set[str] = set()  # hosts that have answered; others are tried twice: an address may be wrong
         self._file_system()
 
     def whole(self, address: str) -> bytes:
@@ -72,13 +75,14 @@ class FarFiles:
         """
         contents: dict[int, bytes] = {}
         failed: dict[int, Exception] = {}
-        for _ in self._attempts():
+        for attempt in self._attempts():
             missing = [place for place in range(len(wanted)) if place not in contents]
             for place, answer in zip(missing, self._ask([wanted[place] for place in missing]), strict=True):
                 if isinstance(answer, bytes):
                     contents[place] = answer
+                    self._reached.add(_host(wanted[place][0]))
                 else:
-                    self._raise_final(wanted[place][0], answer)
+                    self._raise_final(wanted[place][0], answer, attempt)
                     failed[place] = answer
             if len(contents) == len(wanted):
                 return [contents[place] for place in range(len(wanted))]
@@ -88,7 +92,7 @@ class FarFiles:
     def version(self, address: str) -> str:
         """A text that changes where a file changes, or "" of a server that tells none; DataError as of `ranges`."""
         failed: Exception = TimeoutError()
-        for _ in self._attempts():
+        for attempt in self._attempts():
             try:
                 info = self._file_system().info(address)
             except UsageError:
@@ -97,8 +101,9 @@ class FarFiles:
                 failed = error
                 if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
                     failed = error.__cause__  # fsspec calls every failure of http so
-                self._raise_final(address, failed)
+                self._raise_final(address, failed, attempt)
                 continue
+            self._reached.add(_host(address))
             if info.get("type") == "directory":
                 raise MissingError(f"there is no {address}", "check the address")
             return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
@@ -147,9 +152,14 @@ class FarFiles:
             "check the network and the address; 'vit train --resume' continues a training",
         )
 
-    def _raise_final(self, address: str, error: Exception) -> None:
+    def _raise_final(self, address: str, error: Exception, attempt: int) -> None:
         """Raise DataError where another attempt would end the same."""
-        status = _status(error)
+        status, host = _status(error), _host(address)
+        if _UNREACHABLE.isdisjoint(one.__name__ for one in type(error).__mro__):
+            self._reached.add(host)
+        elif attempt and host not in self._reached:
+            problem = f"{address} cannot be read, because {host} cannot be reached ({_describe(error)})"
+            raise DataError(problem, "check the address and the network") from error
         if isinstance(error, _LongAnswerError):
             raise self._too_large(address) from error
         if isinstance(error, FileNotFoundError) or status in (404, 410):
@@ -192,10 +202,11 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
                             raise _LongAnswerError
                     return b"".join(parts)
 
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
+            connect, read = patience.connect_seconds, patience.seconds
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
             options["client_kwargs"] = {"timeout": timeout, "response_class": Answer}
         elif kind == "s3":
-            waiting = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
+            waiting = {"connect_timeout": patience.connect_seconds, "read_timeout": patience.seconds}
             options["config_kwargs"] = {**waiting, "retries": {"total_max_attempts": 1}}
         files = fsspec.filesystem(kind, **options)
         if kind == "s3":
@@ -205,6 +216,10 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
         extra = EXTRAS.get(kind)
         fix = install(extra) if extra else "pip install aiohttp"
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _host(address: str) -> str:
+    return address.split("/")[2]
 
 
 def _status(error: Exception) -> object:

@@ -11,6 +11,7 @@ from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_files import is_tiff
 from vit.data.core.image_header import header_size, no_warnings
 from vit.data.core.samples import Samples, Source, absent_notes
+from vit.data.registry import has_extra
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import with_all_splits, with_fold
 from vit.data.splits.subset import subset, subset_kind
@@ -123,13 +124,14 @@ def _typical_side(train: Samples, channels: int) -> int:
     if train.arrays is not None:
         return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
     sides = []
+    train.prepare(rows)
     for row in rows:
-        with suppress(Exception), no_warnings:  # a broken image is dealt with when it is read for training
+        with suppress(ImageError), no_warnings:  # a broken image is dealt with when it is read for training
             data, name = train.encoded(row), train.name(row)
             try:
                 sides.append(min(header_size(data, name)))
             except ImageError:
-                if is_tiff(data):  # that Pillow does not read: it is read whole
+                if is_tiff(data) and has_extra("TIFF"):  # that Pillow does not read: it is read whole
                     from vit.data.pixels.planes import format_reader
 
                     sides.append(min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:]))
