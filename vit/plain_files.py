@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The plain content of a YAML text; DamagedFileError for any other text."""
+    """The plain content of a YAML text; DamagedFileError for any other text, also where a key stands twice."""
     import yaml
 
     try:
@@ -70,10 +70,18 @@ def parse_yaml(text: str) -> Any:
 
 
 def _count(node: "Node", known: dict[int, int]) -> int:
-    """Number of values below a node, where each alias is written out; without an end where a node holds itself."""
+    """Number of values below a node, where each alias is written out; without an end where a node holds itself.
+
+    ValueError where a mapping has a key twice, of which YAML parsers silently take the last.
+    """
     if id(node) not in known:
         known[id(node)] = _MAX_VALUES + 1
-        parts = node.value if isinstance(node.value, list) else []
+        parts, lines = node.value if isinstance(node.value, list) else [], dict[str, int]()
+        for key in (part[0] for part in parts if isinstance(part, tuple)):
+            line = key.start_mark.line + 1
+            if str(key.value) in lines:
+                raise ValueError(f"{key.value!r} in line {lines[str(key.value)]} and again in line {line}")
+            lines[str(key.value)] = line
         inner = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
         known[id(node)] = 1 + sum(_count(item, known) for item in inner)
     return known[id(node)]

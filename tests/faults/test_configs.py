@@ -135,6 +135,7 @@ def test_it_is_refused_before_data_are_read(vit, tmp_path, monkeypatch, key, val
     [
         ("seed: 1\nseed: 2\n", ["'seed' in line 1 and again in line 2"]),
         ("optim:\n  lr: 1\n  epochs: 2\n  lr: 2\n", ["'lr' in line 2 and again in line 4"]),
+        ("optim: {lr: 1, lr: 2}\n", ["'lr' in line 1 and again in line 1"]),
         ("optim: {lr: 1, epochs: 2}\nseed: 0\noptim: {lr: 3}\n", ["'optim' in line 1 and again in line 3"]),
     ],
 )

@@ -219,15 +219,13 @@ def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
     """The file of --config, and its values; UsageError for anything else, a key twice, or an option not for files."""
     path = find_config(name)
     try:
-        text = read_text(path)
-        tree = parse_yaml(text)
+        tree = parse_yaml(read_text(path))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
     except (OSError, DamagedFileError) as error:
         raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
     if not isinstance(tree, dict):
         raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
-    _check_keys(path, text)
     for option in OF_COMMAND:
         if option in tree:
             raise UsageError(f"{path} has {option!r}, which is not an option of a file", f"give --{option} instead")
@@ -235,29 +233,6 @@ def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
         return path, parser.read_tree(tree)
     except UsageError as error:
         raise UsageError(f"{path}: {error.problem}", error.fix) from error
-
-
-def _check_keys(path: Path, text: str) -> None:
-    """Raise UsageError where a key stands twice, of which YAML parsers silently take the last."""
-    import yaml
-
-    waiting = [yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
-    seen = set()  # an anchor is met at each of its aliases
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            lines: dict[str, int] = {}
-            for key, value in node.value:
-                line = key.start_mark.line + 1
-                if lines.setdefault(str(key.value), line) != line:
-                    problem = f"{path} has {key.value!r} in line {lines[str(key.value)]} and again in line {line}"
-                    raise UsageError(problem, "keep one of the two")
-                waiting.append(value)
 
 
 def shipped_configs() -> dict[str, Path]:
