@@ -184,3 +184,9 @@ def test_one_group_says_nothing_about_others():
     assert count_text(80, number_of(groups)) == "80 images of 1 group"
     sample = next(bootstrap(80, groups, seed=0))
     assert sample.sum() == 80 and len(set(sample.tolist())) > 1  # not one sample without a width
+
+
+def test_a_class_whose_images_are_all_of_different_groups_has_the_interval_of_independent_images():
+    labels, correct = np.array([0] * 5 + [1, 1]), np.array([True, True, True, False, False, True, True])
+    groups = np.array([0, 1, 2, 3, 4, 0, 0])
+    assert recalls(labels, correct, 2, groups)[0] == recalls(labels, correct, 2)[0]

@@ -62,7 +62,7 @@ class Metric(Interval):
         It is never narrower than that of independent images.
         """
         count, total, num_groups = int(flags.sum()), len(flags), effective_number(groups)
-        if num_groups is None:
+        if num_groups in (None, total):  # none, or each image is a group of its own
             return cls.fraction(count, total)
         value = count / total
         if count in (0, total) or num_groups == 1:
