@@ -124,3 +124,13 @@ def test_cut_missing_and_changed_shards(shards):
     first.unlink()
     with pytest.raises(DataError, match="cannot read the shard"):
         train.encoded(inside[0])
+
+
+def test_classes_without_stated_names_are_in_the_order_of_folders(shards):
+    """Class numbers are sorted as numbers, as in every other data set."""
+    path = shards / "index.parquet"
+    table = pq.read_table(path)
+    labels = [str(2 + 8 * (label == "blue")) for label in table.column("label").to_pylist()]
+    table = table.set_column(table.column_names.index("label"), "label", pa.array(labels))
+    pq.write_table(table.replace_schema_metadata(None), path)
+    assert open_source(str(shards)).class_names == ("2", "10")

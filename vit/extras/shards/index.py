@@ -1,6 +1,6 @@
 """`index.parquet`: where each image of a set of shards lies, and its label, split and group.
 
-The metadata of the file hold the class names in their order. Without them, classes are sorted by name.
+The metadata of the file hold the class names in their order. Without them, `sorted_classes` orders them.
 """
 
 import io
@@ -54,7 +54,7 @@ class ShardIndex:
     sha256: Sequence[bytes]
     content_hashes: Sequence[str]
     shard_names: tuple[str, ...]  # paths of the shards
-    class_names: tuple[str, ...]  # classes in the order of their numbers; () sorts those of the training images
+    class_names: tuple[str, ...]  # classes in the order of their numbers; (): not stated
     task: Task  # whether an image has one class, or any number of labels
 
     def __len__(self) -> int:

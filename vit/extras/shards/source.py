@@ -20,6 +20,7 @@ from vit.errors import DataError, UsageError
 from vit.extras.s3.far_files import FarFiles, MissingError
 from vit.extras.s3.far_images import PartCache
 from vit.extras.shards.index import ShardIndex, read_index
+from vit.tasks.label_text import sorted_classes
 
 PART_BYTES = 2**20
 _MOST_READY = 4096  # images
@@ -182,7 +183,7 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
     if not rows["train"] and needs_train:
         raise DataError(f"{where} has no training images", "write train into the column split, or leave it empty")
     defining = rows["train"] if needs_train else range(len(index))
-    class_names = index.class_names or tuple(sorted({index.labels[row] for row in defining}))
+    class_names = index.class_names or sorted_classes(index.labels[row] for row in defining)
     splits = {split: _samples(index, split_rows, class_names, reader, where) for split, split_rows in rows.items()}
     name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(PARQUET)
     return Source(name, class_names, splits)
