@@ -124,3 +124,9 @@ def test_labels_of_a_few_images_are_not_passed_over_for_another_file(tmp_path):
     tar(tmp_path / "a.tar", {"0.png": png(0), "0.cls": b"7", "1.png": png(1), **files, "1.cls": b""})
     with pytest.raises(DataError, match=r"'1' has no label \(1 of 2 images have one in .cls\)"):
         indexed(tmp_path)
+
+
+def test_a_label_file_that_is_too_large_is_named(tmp_path):
+    tar(tmp_path / "a.tar", {"0.png": png(1), "0.json": b" " * 2**21})
+    with pytest.raises(DataError, match=r"a.tar: 0.json has 2,097,152 bytes; the limit is 1,048,576; make the file sm"):
+        indexed(tmp_path)

@@ -242,9 +242,10 @@ def _path_of(name: str) -> PurePosixPath:
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:
-    """The bytes of an entry. OSError where the entry is larger than the limit, or the file ends before."""
+    """The bytes of an entry. DataError where the entry is larger than the limit, OSError where the file ends before."""
     if member.size > limit:
-        raise OSError(f"{member.name} has {member.size:,} bytes; the limit is {limit:,}")
+        problem = f"{file.name}: {member.name} has {member.size:,} bytes; the limit is {limit:,}"
+        raise DataError(problem, "make the file smaller, or leave it out of the tar file")
     file.seek(member.offset_data)
     data = file.read(member.size)
     if len(data) < member.size:
