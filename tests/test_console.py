@@ -118,7 +118,10 @@ def test_counts(number, words):
 
 
 def test_shares():
-    assert percent(0.12345) == "12.35 %" and percent(1.0, 0) == "100 %"
+    assert percent(0.12345) == "12.35 %" and percent(1.0, 0) == "100 %" and percent(0.0) == "0.00 %"
+    assert [percent(0.9996, digits) for digits in (0, 1, 2)] == ["> 99 %", "> 99.9 %", "99.96 %"]
+    assert [percent(0.0004, digits) for digits in (0, 1, 2)] == ["< 1 %", "< 0.1 %", "0.04 %"]
+    assert interval(0.99999, 0.999, 1.0) == "> 99.99 % (99.90 to 100.00)" and interval(0.5, None, 1.0) == "50.00 %"
     assert interval(0.5, 0.25, 0.75) == "50.00 % (25.00 to 75.00)"
 
 

@@ -85,7 +85,7 @@ class Reporter:
             cells = [row[:left_out] + row[left_out + 1 :] for row in cells]
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for column, name in enumerate(shown):
-            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
+            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-.<>" for row in cells)
             # in a narrow terminal, paths and names are folded before a number is
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
@@ -268,9 +268,17 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def in_percent(value: float, digits: int = 2) -> str:
+    """A fraction in percent, without the sign; "< 0.01" and "> 99.99" where rounding would make it 0 or 100."""
+    shown, least = f"{100 * value:.{digits}f}", 10.0**-digits
+    if not 0 < value < 1 or float(shown) not in (0, 100):
+        return shown
+    return f"< {least:.{digits}f}" if value < 0.5 else f"> {100 - least:.{digits}f}"
+
+
 def percent(value: float, digits: int = 2) -> str:
-    """A fraction as a percentage."""
-    return f"{100 * value:.{digits}f} %"
+    """A fraction as a percentage, as `in_percent`."""
+    return f"{in_percent(value, digits)} %"
 
 
 def count_of(number: float, thing: str, things: str = "") -> str:
@@ -289,6 +297,7 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.{digits}f}"
 
 
-def interval(value: float, low: float, high: float) -> str:
-    """A fraction with its interval, in percent."""
-    return f"{percent(value)} ({100 * low:.2f} to {100 * high:.2f})"
+def interval(value: float, low: float | None, high: float | None) -> str:
+    """A fraction in percent, with its interval where both ends are known."""
+    around = "" if low is None or high is None else f" ({100 * low:.2f} to {100 * high:.2f})"
+    return percent(value) + around

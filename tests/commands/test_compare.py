@@ -41,7 +41,7 @@ def run(here):
                 label = labels[place] if labels else "cat"
                 loss = 0.1 if guess == label else 1.0 + place
                 path = paths[place] if paths else f"{place}.png"
-                writer.writerow((path, label, guess, "0.900000", f"{loss:.6f}", "0.900000"))
+                writer.writerow((path, label, guess, "0.999960", f"{loss:.6f}", "0.900000"))
         return folder
 
     return make
@@ -60,7 +60,7 @@ def test_two_runs(run, capsys):
     row = next(line for line in out.splitlines() if line.startswith("resnet") and "+15.00" in line)
     assert row.split()[-4:] == ["20", "5", "0.002", "0.002"], "one comparison needs no correction"
     assert "25 images have different labels, the 20 with the largest difference in loss" in out
-    assert "94.png  cat   dog (90%)  cat (90%)" in out
+    assert "94.png  cat   dog (> 99.9 %)  cat (> 99.9 %)" in out
     assert out.strip().splitlines()[-1] == "Next: vit compare a b --page compared.html"
     assert sorted(os.listdir()) == ["a", "b"]
 

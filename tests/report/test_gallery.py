@@ -104,6 +104,11 @@ def test_any_text_stays_text(tmp_path_factory, path, label, error):
     assert len(page.of("figure")) == 1 and not page.of("img")
 
 
+def test_a_probability_below_1_is_not_shown_as_all(tmp_path):
+    page = page_of(tmp_path, [(f"{share}.png", "ok", "red", share, "") for share in (1.0, 0.9999, 0.6)])
+    assert [data for data in page.text if data.endswith(" %")] == ["60.0 %", "> 99.9 %", "100.0 %"]
+
+
 @pytest.mark.faults("H1")
 def test_nothing_may_be_loaded_or_run(tmp_path, picture):
     page = page_of(tmp_path, [(str(picture), "ok", "red", 0.9, "")])

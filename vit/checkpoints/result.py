@@ -17,6 +17,7 @@ import numpy.typing as npt
 from vit.atomic_files import write_json
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
+from vit.console import percent
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.plain_files import read_json
@@ -101,7 +102,7 @@ class RunResult:
         speed = f"{self.images_per_second:,.0f} training images/s"
         if self.image_wait is None or self.image_wait < SHOWN_WAIT:
             return speed
-        return f"{speed}, {100 * self.image_wait:.0f} % of the steps' time spent on waiting for images or making them"
+        return f"{speed}, {percent(self.image_wait, 0)} of the steps' time spent on waiting for images or making them"
 
     @property
     def accuracy(self) -> float:

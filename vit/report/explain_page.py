@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit.checkpoints.run import unfinished_text
+from vit.console import percent
 from vit.explain.explainer import RANDOM_ORDERS, STEPS, Explanation, Faithfulness, MethodScore, score_method
 from vit.explain.inspection import AttentionSpread, CostAtSize, Inspection
 from vit.layout import InspectionLayout
@@ -120,7 +121,7 @@ def filters(components: Tensor, shares: Tensor) -> Figure:
     """Principal components (k, 3, P, P) of the patch-embedding kernels as colors around gray, with their variance."""
     peaks = components.abs().amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-12)
     pictures = (255 * (0.5 + 0.5 * components / peaks)).round().to(torch.uint8)
-    return image_grid(list(pictures), [f"{100 * share:.1f} %" for share in shares], columns=7)
+    return image_grid(list(pictures), [percent(share, 1) for share in shares.tolist()], columns=7)
 
 
 def similarities(similarity: Tensor) -> Figure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
-from vit.console import Reporter, interval, percent
+from vit.console import Reporter, interval
 from vit.errors import ResourceError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
@@ -52,7 +52,7 @@ def check_different(models: Sequence[str]) -> None:
 
 def with_interval(one: "Interval") -> str:
     """A fraction in percent, with its interval where both ends are known."""
-    return percent(one.value) if one.low is None or one.high is None else interval(one.value, one.low, one.high)
+    return interval(one.value, one.low, one.high)
 
 
 def check_models(models: Sequence[str], engine: EngineName, device: str, unfinished: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.cli.arguments import StrPath, in_points, new_file, with_interval
 from vit.commands.cli.command_line import Metavar
-from vit.console import Reporter, count_of, p_value
+from vit.console import Reporter, count_of, p_value, percent
 from vit.csv_files import new_output
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def compare(
         guesses: list[tuple[str, ...]] = []
         for index in comparison.disagreements[:SHOWN]:
             of_runs = [run.rows[index] for run in finished]
-            guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
+            guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({percent(row.probability, 1)})" for row in of_runs)))
         reporter.table(("image", "true", *(run.name for run in finished)), guesses)
     else:
         reporter.line("\nThe runs give every image the same label.")

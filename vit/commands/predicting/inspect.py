@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, new_folder, path_list
 from vit.commands.cli.command_line import Metavar
-from vit.console import Reporter, count_of
+from vit.console import Reporter, count_of, percent
 from vit.errors import DataError, UsageError
 from vit.inference.files import ListedImages, list_files
 from vit.layout import InspectionLayout, RunLayout
@@ -146,6 +146,6 @@ def _show(reporter: Reporter, inspection: "Inspection") -> None:
         reporter.line(f"\nmean attention distance over {count_of(reach.num_images, 'image')}, by block: {means} pixels")
         reporter.line(f"{reach.uniform_distance:.1f} pixels if every patch attended to all patches alike")
     now = next(size for size in inspection.sizes if str(size.image_size) == inspection.facts["image_size"])
-    share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
-    quadratic = f"{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches"
-    reporter.line(f"\n{quadratic} ({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}")
+    share = "" if now.timed_share != now.timed_share else f", and took {percent(now.timed_share, 0)} of a block's time"
+    quadratic = f"{percent(now.counted_share, 1)} of the FLOPs are quadratic in the {now.num_patches:,} patches"
+    reporter.line(f"\n{quadratic} ({percent(now.formula_share, 1)} of a block by N / ((2 + r) D + N)){share}")

@@ -60,7 +60,7 @@ class AnswerOptions:
                 raise UsageError(problem, more_images(scores))
             rule = replace(rule, reject_novelty=UNLIKE)
         if self.target_accuracy is not None and scores is not None:
-            target, left = percent(self.target_accuracy), np.ones(len(scores), dtype=bool)
+            target, left = f"{100 * self.target_accuracy:g} %", np.ones(len(scores), dtype=bool)
             thresholds = [("labels", rule.reject_below)]
             thresholds += [(f"answers such as {level.example}", least) for level, least in rule.levels]
             for (what, least), one in zip(thresholds, (scores, *scores.levels), strict=True):

@@ -12,7 +12,7 @@ from vit.commands.studies.study_options import StudyOptions, read_values, read_w
 from vit.commands.studies.study_plan import StudyPlan, make_study_plan, of_folds
 from vit.commands.studies.study_report import report_findings, track_findings
 from vit.commands.studies.study_series import fold_sources
-from vit.console import Reporter, count_of, duration
+from vit.console import Reporter, count_of, duration, percent
 from vit.errors import UsageError, fraction
 from vit.layout import FEATURES
 
@@ -83,7 +83,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     for line in filter(None, (f"\n{about}", *findings.answer, findings.trend)):
         reporter.line(line)
     errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}
-    rows = [(f"{size:,}", *(f"{100 * means[size].value:.1f} %" for means in errors.values())) for size in sizes]
+    rows = [(f"{size:,}", *(percent(means[size].value, 1) for means in errors.values())) for size in sizes]
     reporter.table(("images", *errors), rows)
     reporter.facts([("figure", str(study.curve_path)), ("report", str(study.report_path))])
 

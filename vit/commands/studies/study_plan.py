@@ -132,7 +132,7 @@ class StudyPlan:
         right: dict[str, JsonValue] = {"right": RIGHT}
         length = PROBE_WORDS if self.is_probe else self.budget.describe()
         if self.part < 1:
-            length += f", {100 * self.part:.0f} % of the usual length"
+            length += f", {100 * self.part:.3g} % of the usual length"
         if not self.is_probe and any(recipe.optim.patience is not None for recipe in recipes):
             length += "; fewer where patience ends them"
         if not self.is_probe and any(recipe.optim.best_metric != "last" for recipe in recipes):

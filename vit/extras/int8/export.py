@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.console import ProgressReport, Reporter, count_of, interval
+from vit.console import ProgressReport, Reporter, count_of, interval, percent
 from vit.data.core.samples import Labels
 from vit.data.loading.loader import labeled_images
 from vit.errors import CheckpointError, DataError
@@ -190,9 +190,9 @@ def export_int8(
         if not answers.loss <= MAX_LOSS:
             f1 = " (micro F1 {1:.3f} and {0:.3f})".format(*answers.micro_f1) if answers.micro_f1 else ""
             raise CheckpointError(
-                f"int8 answers {100 * answers.correct.mean():.2f} % of {len(answers.correct):,} images right, and "
-                f"the checkpoint {100 * answers.reference.mean():.2f} %{f1}; at most {100 * MAX_LOSS:g} points may be "
-                "lost; nothing was written",
+                f"int8 answers {percent(float(answers.correct.mean()))} of {len(answers.correct):,} images right, and "
+                f"the checkpoint {percent(float(answers.reference.mean()))}{f1}; at most {100 * MAX_LOSS:g} points may "
+                "be lost; nothing was written",
                 "leave --precision int8 out, or give --calibration more images",
             )
     return answers

@@ -18,7 +18,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, log_softmax
 
 from vit.checkpoints.label_rules import NEVER, range_text
-from vit.console import percent
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import design_effect
 from vit.inference.scores.scored_images import Bools, Floats, PerLabel, ScoredImages, log_odds
@@ -159,7 +158,7 @@ class LabelThresholds:
             more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
             return ", ".join(label_names[number] for number in numbers[:_SHOWN]) + more
 
-        rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
+        rule = "with the highest F1" if self.min_precision is None else f"of precision {100 * self.min_precision:g} %"
         lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]
         if few := self.without_positives:
             lines.append(f"WARNING: none of these images has {names(few)}: the threshold stays {DEFAULT}")

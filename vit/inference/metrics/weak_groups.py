@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from scipy.stats import hypergeom
 from torch import Tensor
 
+from vit.console import percent
 from vit.data.core.batch import Batch
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_header import no_warnings, opened
@@ -48,8 +49,8 @@ class WeakGroup:
     def describe(self) -> str:
         """The group in one line."""
         return (
-            f"{self.name}: {100 * self.error:.1f} % of {self.num_images:,} images are wrong, of the others "
-            f"{100 * self.other_error:.1f} % (corrected p {self.p_adjusted:.2g})"
+            f"{self.name}: {percent(self.error, 1)} of {self.num_images:,} images are wrong, of the others "
+            f"{percent(self.other_error, 1)} (corrected p {self.p_adjusted:.2g})"
         )
 
 
@@ -181,7 +182,7 @@ def _clusters(features: Tensor, labels: Labels, class_names: Sequence[str]) -> l
     clusters = []
     for number in range(CLUSTERS):
         counts = np.bincount(labels[cluster_of == number], minlength=len(class_names))
-        majority = f"{counts.max() / max(1, counts.sum()):.0%} {class_names[int(counts.argmax())]}"
+        majority = f"{percent(counts.max() / max(1, counts.sum()), 0)} {class_names[int(counts.argmax())]}"
         clusters.append((f"look-alikes {number + 1} of {CLUSTERS} ({majority})", cluster_of == number))
     return clusters
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
+from vit.console import percent
 from vit.csv_files import records
 from vit.inference.metrics.metrics import CALIBRATION_BINS
 from vit.inference.scores.scored_images import Floats
@@ -38,7 +39,7 @@ def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str)
     if best_epoch + 1 in epochs:
         best = epochs.index(best_epoch + 1)
         accuracy.annotate(
-            f"kept: {values[best]:.2f} %",
+            f"kept: {percent(values[best] / 100)}",
             (epochs[best], values[best]),
             xytext=(0, -14),
             textcoords="offset points",

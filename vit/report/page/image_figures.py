@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from vit.console import percent
 from vit.data.pixels.planes import shown
 from vit.explain.explainer import Explanation
 from vit.report.page.style import plain, plot
@@ -76,7 +77,7 @@ def overlay(image: Tensor, importance: Tensor) -> Tensor:
 def strip(explanation: Explanation) -> Figure:
     """The picture and all its maps side by side."""
     pictures = [enlarged(explanation.image), *(overlay(explanation.image, m) for m in explanation.maps.values())]
-    captions = [f"{plain(explanation.explained)}, {100 * explanation.probability:.0f} %"]
+    captions = [f"{plain(explanation.explained)}, {percent(explanation.probability, 0)}"]
     for name in explanation.maps:
         score = explanation.faithfulness.get(name)
         numbers = f"\ndeletion {score.deletion:.2f}, insertion {score.insertion:.2f}" if score else ""

@@ -14,6 +14,7 @@ from sklearn.metrics import precision_recall_curve
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.console import in_percent
 from vit.data.core.samples import Labels
 from vit.data.splits.split import groups_of
 from vit.inference.metrics.multilabel_metrics import (
@@ -239,7 +240,7 @@ def _label_rows(
             **vars(rows[k]),
             "training_images": None if sizes is None else int(sizes[k]),
             "ap": cell_of(rows[k].ap),
-            "ece": "" if (ece := rows[k].ece) is None else f"{100 * ece.value:.2f}",
+            "ece": "" if (ece := rows[k].ece) is None else in_percent(ece.value),
             "temperature": temperatures[k],
         }
         for k in order[:MOST_LABELS]

@@ -7,7 +7,7 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import weights_name
 from vit.checkpoints.result import RunResult, rule_text
 from vit.checkpoints.run import RunDirectory
-from vit.console import count_of
+from vit.console import count_of, percent
 from vit.data.core.samples import Samples, Source
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
@@ -118,9 +118,9 @@ def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -
     """What to do next, as far as the accuracy and the measured images say."""
     steps = []
     named = [row for row in classes if row.num_images >= _MIN_IMAGES]
-    lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
-    if lowest is not None and found.value - float(lowest.recall[0]) / 100 > UNEVEN:
-        where = f"{lowest.name}, of which {float(lowest.recall[0]):.1f} % are found"
+    lowest = max(named, key=lambda row: row.missed / row.num_images, default=None)
+    if lowest is not None and found.value - (least := 1 - lowest.missed / lowest.num_images) > UNEVEN:
+        where = f"{lowest.name}, of which {percent(least, 1)} are found"
         steps.append(f"Look at the images of {where}. Wrong labels and too few training images are common causes.")
     elif found.value < 1:
         steps.append("Look at the worst images on the page: some of their labels may be wrong.")
@@ -165,7 +165,7 @@ def last_is_better(result: RunResult) -> list[str]:
     if not result.last_is_better:
         return []
     name = f"val/{result.accuracy_metric}"
-    last, best = (f"{100 * values[name]:.2f} %" for values in (result.last_validation, result.validation))
+    last, best = (percent(values[name]) for values in (result.last_validation, result.validation))
     return [
         f"Of the validation images the last weights have {last} right, and best.ckpt ({rule_text(result.best_metric)}) "
         f"has {best}: --optim.best_metric last keeps the last weights."

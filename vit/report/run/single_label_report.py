@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.console import percent
 from vit.data.core.samples import Labels
 from vit.data.splits.split import groups_of
 from vit.inference.metrics import metrics
@@ -47,7 +48,7 @@ class WorstImage:
 
     @property
     def text(self) -> str:
-        return f"{self.label} → {self.predicted}, {self.probability:.0%}"
+        return f"{self.label} → {self.predicted}, {percent(self.probability, 0)}"
 
 
 def measure(

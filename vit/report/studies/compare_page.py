@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
             for number, (name, pair) in enumerate(zip(names[1:], found.pairs, strict=True))
             if not found.groups
         ],
-        "groups": [(one.name, len(one.wrong), _accuracy(complement(one.error))) for one in found.groups],
+        "groups": [(one.name, len(one.wrong), interval(*astuple(complement(one.error)))) for one in found.groups],
         "group_differences": [_group_row(name, one) for name, one in found.differences],
         "figure": drawn(difference_figure(found.groups[0].name if found.groups else "A", compared))
         if compared
@@ -147,7 +148,7 @@ def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:
     rows = []
     for letter, run, accuracy in zip(letters(len(found.runs)), found.runs, found.accuracies, strict=True):
         right = int(run.correct.sum())
-        rows.append((letter, _long_name(run), _accuracy(accuracy), right, len(run.rows) - right))
+        rows.append((letter, _long_name(run), interval(*astuple(accuracy)), right, len(run.rows) - right))
     return rows
 
 
@@ -208,10 +209,6 @@ def _summary(comparison: RunComparison) -> list[str]:
     if not comparison.groups:
         steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
     return with_next_steps([*lines, *_headline(comparison)], steps)
-
-
-def _accuracy(one: Interval) -> str:
-    return f"{100 * one.value:.2f} %" if one.low is None or one.high is None else interval(one.value, one.low, one.high)
 
 
 def _cell(gap: Interval) -> Cell:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vit.console import percent
 from vit.csv_files import records
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
 from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
@@ -85,8 +86,8 @@ def far_seeds(series: Sequence[Series], num_test_images: int) -> Iterator[str]:
         chance = float(np.sqrt(max(usual * (1 - usual), 1 / num_test_images) / num_test_images))
         if error > max(2 * usual, usual + FAR * chance):
             yield (
-                f"{name} with {point.num_images:,} images has {100 * error:.1f} % errors with seed {seed}, and at most "
-                f"{100 * usual:.1f} % with half of them. If trainings fail, intervals of few seeds can be too narrow."
+                f"{name} with {point.num_images:,} images has {percent(error, 1)} errors with seed {seed}, and at most "
+                f"{percent(usual, 1)} with half of them. If trainings fail, intervals of few seeds can be too narrow."
             )
 
 
@@ -119,7 +120,7 @@ def short_trainings(protocol: Protocol) -> str:
     """A warning where a time has shortened the trainings by more than half; else an empty text."""
     if not (hours := usual_hours(protocol)):
         return ""
-    length = f"{100 * float(str(protocol[PART])):.0f} % of the usual length"
+    length = f"{100 * float(str(protocol[PART])):.3g} % of the usual length"
     return f"The trainings have {length}, and longer ones can rank otherwise: give --time {hours}h, and another --name."
 
 
@@ -208,7 +209,7 @@ def at_the_end(results: Sequence[CellResult]) -> str:
     if not falling:
         ended = f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
         return ended if gains else ""
-    words = " and ".join(f"of {name} by {100 * gain:.0f} %" for name, gain in falling.items())
+    words = " and ".join(f"of {name} by {percent(gain, 0)}" for name, gain in falling.items())
     return (
         f"At {largest:,} images the validation loss {words} still fell in the last fifth of the steps: "
         "a longer budget may change this answer."

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vit.console import percent
 from vit.study.answer import wording
 from vit.study.answer.answer_warnings import (
     LAST_WEIGHTS,
@@ -158,7 +159,7 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
     """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
     fall, points = gain.fall, gain.points
     if fall.low is None or fall.high is None or points.low is None or points.high is None:
-        fell = f"{'fell' if fall.value >= 0 else 'rose'} by {100 * abs(fall.value):.0f} %"
+        fell = f"{'fell' if fall.value >= 0 else 'rose'} by {percent(abs(fall.value), 0)}"
         return "Untested, one seed", f"the errors of {name} {fell}"
     of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
     kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
@@ -168,7 +169,7 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
         return kind, f"{name} makes {wording.describe_ends(points.low, points.high, is_claim=gain.p < ALPHA)}"
     low, high = sorted((100 * abs(fall.low), 100 * abs(fall.high)))
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
-    return kind, f"the errors of {name} {fell} by {100 * abs(fall.value):.0f} % ({low:.0f} to {high:.0f})"
+    return kind, f"the errors of {name} {fell} by {percent(abs(fall.value), 0)} ({low:.0f} to {high:.0f})"
 
 
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from vit.console import in_percent, percent
 from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
@@ -65,8 +66,8 @@ def complement(error: Interval, whole: float = 1.0) -> Interval:
 
 def percents(interval: Interval, digits: int = 2) -> Cell:
     """A fraction and its interval as percentages without a sign: ('5.20', '4.80 to 5.60')."""
-    value, around = 100 * interval.value, ends(interval, lambda end: f"{100 * min(max(end, 0), 1):.{digits}f}")
-    return f"{value:.{digits}f}", around
+    around = ends(interval, lambda end: f"{100 * min(max(end, 0), 1):.{digits}f}")
+    return in_percent(interval.value, digits), around
 
 
 def percent_text(error: Interval) -> str:
@@ -134,7 +135,7 @@ def describe_backtest(one: Backtest) -> str:
     expected = short_percents(Interval(one.error, one.low, one.high))
     return (
         f"From the sizes up to {one.known_to:,} this method would have said {expected} for {one.series} with "
-        f"{one.num_images:,} images; measured: {100 * one.measured:.1f} %."
+        f"{one.num_images:,} images; measured: {percent(one.measured, 1)}."
     )
 
 

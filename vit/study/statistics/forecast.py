@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from vit.console import percent
 from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
 from vit.study.statistics.variance_components import Answers, Floats, MeanSquares
 
@@ -172,4 +173,4 @@ def _for_target(
 
 def _error_text(error: Interval) -> str:
     around = "" if error.low is None or error.high is None else f" ({100 * error.low:.1f} to {100 * error.high:.1f})"
-    return f"error {100 * error.value:.1f} %{around}"
+    return f"error {percent(error.value, 1)}{around}"
