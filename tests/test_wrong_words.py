@@ -58,6 +58,8 @@ WRONG = [
     ("demo nothing", 4, "there is no checkpoint nothing"),
     ("data check no/thing", 3, "there is no no/thing"),
     ("predict mine.csv empty", 4, "mine.csv (4 bytes) is not a checkpoint: it is not a PyTorch file"),
+    ("predict m.pt2 empty", 4, "m.pt2 ends in .pt2: such weights or exports are for other programs; give the run"),
+    ("predict m.ckpt m.pt2 empty", 4, "m.pt2 ends in .pt2"),
     ("evaluate m.ckp empty", 4, "there is no file m.ckp, did you mean 'm.ckpt'?"),
     ("train empty --network vit_tiny_patch16_224 --image_size 95", 2, "patch_size 16, as 80 and 96 would be"),
     ("train emty/", 3, "did you mean 'empty'?"),
@@ -74,7 +76,8 @@ WRONG = [
 @pytest.mark.faults("K1")
 def test_it_is_refused_without_torch(here):
     (here / "empty").mkdir()
-    (here / "m.ckpt").write_bytes(b"PK")
+    for name in ("m.ckpt", "m.pt2"):
+        (here / name).write_bytes(b"PK")
     (here / "mine.csv").write_text("mine")
     done = subprocess.run(
         [sys.executable, "-c", ALL_IN_ONE], input="\n".join(line for line, _, _ in WRONG),
@@ -84,7 +87,7 @@ def test_it_is_refused_without_torch(here):
     assert len(answers) == len(WRONG), done.stderr
     for (line, code, words), answer in zip(WRONG, answers, strict=True):
         assert answer[0] == code and words in answer[1] and answer[1].count("vit: error[") == 1, (line, answer)
-        assert answer[2:] == [[], ["empty", "m.ckpt", "mine.csv"]], (line, answer)
+        assert answer[2:] == [[], ["empty", "m.ckpt", "m.pt2", "mine.csv"]], (line, answer)
 
 
 def test_names_are_those_of_what_they_name():

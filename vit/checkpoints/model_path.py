@@ -7,7 +7,8 @@ from vit.errors import CheckpointError, path_beside
 
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path makes one slash of two
-_EXPORTS = (".onnx", ".xml")
+_EXPORTS, _FOR_OTHERS = (".onnx", ".xml"), (".pt2", ".safetensors")  # those that this program computes; all others
+MODEL_ENDINGS = (".ckpt", *_EXPORTS, *_FOR_OTHERS)
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -20,6 +21,9 @@ def check_local(path: Path) -> None:
 def check_model(name: str, unfinished: bool = True) -> None:
     """Raise CheckpointError if RUN|CKPT|EXPORT is missing; UsageError if its training must be finished and is not."""
     path = _existing(name)
+    if path.is_file() and path.suffix in _FOR_OTHERS:
+        fix = "give the run or checkpoint that it was made from, or an export of --format onnx"
+        raise CheckpointError(f"{path} ends in {path.suffix}: such weights or exports are for other programs", fix)
     if path.is_file() and path.suffix not in _EXPORTS:
         kind = kind_of(path)
         if kind:

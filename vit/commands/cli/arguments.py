@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vit.checkpoints.model_path import check_model
+from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
 from vit.console import Reporter, interval
@@ -33,10 +33,10 @@ def path_list(paths: Paths) -> list[StrPath]:
 
 def leading_models(paths: Sequence[StrPath]) -> tuple[list[str], list[StrPath]]:
     """(models at the beginning of some paths, the rest): run folders, checkpoints and exported files."""
-    endings, models = (".ckpt", ".onnx", ".xml"), list[str]()
+    models = list[str]()
     for path in map(Path, paths):
         run = RunLayout(path.expanduser())
-        if not (run.is_run or (path.suffix in endings and path.expanduser().is_file())):
+        if not (run.is_run or (path.suffix in MODEL_ENDINGS and path.expanduser().is_file())):
             break
         models.append(os.fspath(path))
     return models, list(paths[len(models) :])
