@@ -103,7 +103,7 @@ def test_all_disagreements_go_to_a_file(run, here):
         "predicted by resnet", "probability by resnet", "loss by resnet",
     ]  # fmt: skip
     assert [row[0] for row in rows] == [*odd[:2], *odd[5:]]
-    assert rows[1][1:] == ["cat", "cat", "0.9", "0.1", "ox", "0.9", "2.0"]
+    assert rows[1][1:] == ["cat", "cat", "0.99996", "0.1", "ox", "0.99996", "2.0"]
     before = (here / "new/rows.csv").read_bytes()
     with pytest.raises(UsageError, match="exists"):
         compare(["a", "b"], output="new/rows.csv")
