@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from tests.tables import rows
+from vit.data.sources.sources import open_source
 from vit.inference.predictor import Predictor
 
 MIXED_BAD = 6  # of the fixture `mixed`
@@ -252,3 +253,12 @@ def test_files_of_several_frames_are_counted(vit, digits_run, here):
         answer = vit("predict", *models, "pictures")
         assert answer.code == 0 and words in answer.err, answer.err
     assert words not in vit("predict", digits_run.path, "pictures/e.tif").err
+    assert words in vit("embed", digits_run.path, "pictures").err
+
+
+@pytest.mark.faults("I9")
+def test_data_of_which_some_files_may_have_several_frames_say_so(colors):
+    for name in ("red", "blue"):
+        Image.new("RGB", (8, 8)).save(colors / name / "a.TIF", "TIFF")
+    said = "2 GIF, TIFF or DICOM files: of several frames or pages the first is the image"
+    assert said in open_source(str(colors)).notes

@@ -99,12 +99,16 @@ def read_input(
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.decoding))
-        data = read_bytes(image) if reader is None else reader.read(image)
-        if frames is not None and holds_frames(data):
-            frames.add(image)
-        return _decoded(data, image, preprocess)
+        return _decoded(_bytes(image, reader, frames), image, preprocess)
     except ImageError as error:
         return error
+
+
+def _bytes(path: str, reader: ImageReader | None, frames: set[str] | None) -> bytes:
+    data = read_bytes(path) if reader is None else reader.read(path)
+    if frames is not None and holds_frames(data):
+        frames.add(path)
+    return data
 
 
 def _decoded(data: bytes, path: str, preprocess: Preprocess) -> Tensor:
@@ -113,12 +117,12 @@ def _decoded(data: bytes, path: str, preprocess: Preprocess) -> Tensor:
 
 
 def read_hashed(
-    path: str, preprocess: Preprocess, reader: ImageReader | None = None
+    path: str, preprocess: Preprocess, reader: ImageReader | None, frames: set[str]
 ) -> tuple[str, str, Tensor | ImageError]:
-    """A path, the content hash of its file ("" where it cannot be read), and its input or the reason for a failure."""
+    """A path, the content hash of its file ("" where it cannot be read), and its input as of `read_input`."""
     digest = ""
     try:
-        data = read_bytes(path) if reader is None else reader.read(path)
+        data = _bytes(path, reader, frames)
         digest = content_hash(data)
         return path, digest, _decoded(data, path, preprocess)
     except ImageError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.atomic_files import name_new_file, partial_name
-from vit.commands.cli.arguments import new_file
+from vit.commands.cli.arguments import new_file, warn_of_frames
 from vit.console import Reporter, count_of, percent
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import PREDICTED_NAME
@@ -133,9 +133,7 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {', '.join(bad)}")
         reporter.some([f"{row.path}: {row.error}" for row in tally.bad], SHOWN_BAD)
-    if tally.first_frames:
-        several = f"{count_of(len(tally.first_frames), 'file')} with several frames or pages"
-        reporter.notice(f"\nWARNING: {several}, such as {min(tally.first_frames)}: only the first was read")
+    warn_of_frames(tally.first_frames, reporter)
     page = f", page in {summary.page}" if summary.page else ""
     reporter.line(f"\n{count_of(summary.num_files, 'row')} in {summary.output}{page}")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vit.console import count_of
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.core.groups import ALIKE, original_of, similar_names
@@ -32,6 +33,7 @@ from vit.tasks.label_text import MISSING
 from vit.tasks.levels import check_levels, levels_of
 
 _UNLABELED = frozenset(("unlabeled", "unlabelled", "unsorted", "no_label", "nolabel"))
+_FRAMED = (".gif", ".tif", ".tiff", ".dcm")  # endings of files that often hold several frames or pages
 _MEASURED = re.compile(r"[+-]?[0-9]*\.[0-9]*[1-9][0-9]*")  # a number that is not whole
 _MOST_MEASURED = 10  # grades such as 2.5 are classes
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
@@ -122,7 +124,7 @@ def _check(source: Source, data: str) -> None:
 
 
 def _add_notes(source: Source) -> None:
-    """Note suspicious class names and missing classes."""
+    """Note suspicious class names, files that may hold several images, and missing classes."""
     one_kind, kind, names = source.task.kind, source.task.kinds, source.class_names
     totals = np.sum([samples.class_counts(len(names)) for samples in source.splits.values()], axis=0).tolist()
     counted = {name: f"{name!r} ({n:,} image{'s' * (n != 1)})" for name, n in zip(names, totals, strict=True)}
@@ -135,6 +137,10 @@ def _add_notes(source: Source) -> None:
         if (original := original_of(name)) in counted
     ]
     notes += filter(None, [describe_escapes(names)])
+    num_framed = sum(path.lower().endswith(_FRAMED) for one in source.splits.values() for path in one.paths)
+    if num_framed:
+        files = count_of(num_framed, "GIF, TIFF or DICOM file")
+        notes.append(f"{files}: of several frames or pages the first is the image")
     levels = levels_of(names)  # where two classes have a group in common
     if levels and not source.task.is_exclusive:
         notes.append('labels with "/" are names without levels: an image may have several')

@@ -28,12 +28,15 @@ class Embedder:
     """The network of a run, a checkpoint or published weights, for the vectors (D,) that its last layer reads.
 
     CheckpointError where the weights cannot be used, UsageError where the last layer of the network is not known.
+
+    Attributes:
+        first_frames: files read so far that have several frames or pages, of which the first was read.
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
         pretrained = open_pretrained(source)
         filled = pretrained.build(pretrained.num_classes or 1)
-        self.warning = pretrained.warning
+        self.warning, self.first_frames = pretrained.warning, set[str]()
         self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "32-true")
         if not self.engine.keep_features():
             raise UsageError(f"the last layer of {filled.spec.name} is not known", "choose another network")
@@ -49,7 +52,7 @@ class Embedder:
     ) -> Iterator[Embedding]:
 
         def read(path: str) -> _Read:
-            return read_hashed(path, self.engine.preprocess, reader)
+            return read_hashed(path, self.engine.preprocess, reader, self.first_frames)
 
         return rows_of(self.engine, paths, batch_size, read, self._compute)
 
