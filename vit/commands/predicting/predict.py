@@ -186,7 +186,7 @@ def predict(
         if gallery:
             from vit.report.picture_page import Gallery  # imports jinja2
 
-            pictures = Gallery(page, model, listed.reader, predictor.preprocess, predictor.lacks)
+            pictures = Gallery(page, ", ".join((model, *others)), listed.reader, predictor.preprocess, predictor.lacks)
             outputs.append(partial(_add_to, stack.enter_context(pictures), thresholds))
         for row in tracked(rows, len(listed.paths), reporter, "file"):
             for add in outputs:
