@@ -16,13 +16,7 @@ from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.findings import ListedCell
 from vit.study.spec import with_cell_files
-from vit.training.planning.schedule import (
-    AUTO,
-    batch_multiple,
-    choose_batch_size,
-    equal_rounds,
-    fine_tuning_steps,
-)
+from vit.training.planning.schedule import AUTO, batch_multiple, choose_batch_size, equal_rounds, fine_tuning_steps
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import plain, training_options
 

@@ -48,12 +48,7 @@ def graph_of(trained: LoadedModel) -> "ModelProto":
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with quiet():
         program = torch.onnx.export(
-            traced(trained),
-            input_names=[INPUT],
-            output_names=[OUTPUT],
-            dynamo=True,
-            external_data=False,
-            verbose=False,
+            traced(trained), input_names=[INPUT], output_names=[OUTPUT], dynamo=True, external_data=False, verbose=False
         )
     assert program is not None
     model = program.model_proto

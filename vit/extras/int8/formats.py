@@ -20,15 +20,7 @@ from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import without_telemetry
-from vit.inference.engines.exported_engines import (
-    INPUT,
-    OnnxEngine,
-    OpenVinoEngine,
-    OpenVinoModel,
-    convert,
-    read,
-    save,
-)
+from vit.inference.engines.exported_engines import INPUT, OnnxEngine, OpenVinoEngine, OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:

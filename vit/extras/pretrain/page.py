@@ -40,10 +40,7 @@ def draw_pretraining(
     run: RunDirectory, plan: PretrainPlan, fitted: FitResult, network: Network, tracker: Tracker
 ) -> None:
     """Curves, augmented images and nearest neighbors."""
-    pictures = {
-        AUGMENTED: _augmented(plan, fitted.data),
-        NEIGHBOR_PICTURES: _neighbors(network, plan),
-    }
+    pictures = {AUGMENTED: _augmented(plan, fitted.data), NEIGHBOR_PICTURES: _neighbors(network, plan)}
     for name, figure in {CURVES: pretrain_curves(run.metrics_path), **pictures}.items():
         if figure is not None:
             save(figure, run.figure_path(name))

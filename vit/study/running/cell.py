@@ -37,13 +37,7 @@ SLOW_TIMING = 10.0  # seconds after which two steps are enough
 
 
 def run_cell(
-    recipe: Recipe,
-    folder: Path,
-    features: Path,
-    threads: int,
-    gpu: int | None,
-    group: str,
-    digests: Mapping[str, str],
+    recipe: Recipe, folder: Path, features: Path, threads: int, gpu: int | None, group: str, digests: Mapping[str, str]
 ) -> None:
     """Train a cell into its folder, or resume it; log.txt gets its output, and failure.txt the reason of a failure.
 
