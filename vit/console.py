@@ -268,17 +268,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def in_percent(value: float, digits: int = 2) -> str:
-    """A fraction in percent, without the sign; "< 0.01" and "> 99.99" where rounding would make it 0 or 100."""
+def percent(value: float, digits: int = 2, sign: str = " %") -> str:
+    """A fraction as a percentage; "< 0.01 %" and "> 99.99 %" where rounding would make it 0 or 100 %."""
     shown, least = f"{100 * value:.{digits}f}", 10.0**-digits
-    if not 0 < value < 1 or float(shown) not in (0, 100):
-        return shown
-    return f"< {least:.{digits}f}" if value < 0.5 else f"> {100 - least:.{digits}f}"
-
-
-def percent(value: float, digits: int = 2) -> str:
-    """A fraction as a percentage, as `in_percent`."""
-    return f"{in_percent(value, digits)} %"
+    if 0 < value < 1 and float(shown) in (0, 100):
+        shown = f"< {least:.{digits}f}" if value < 0.5 else f"> {100 - least:.{digits}f}"
+    return shown + sign
 
 
 def count_of(number: float, thing: str, things: str = "") -> str:

@@ -70,18 +70,14 @@ def parse_yaml(text: str) -> Any:
 
 
 def _count(node: "Node", known: dict[int, int]) -> int:
-    """Number of values below a node, where each alias is written out; without an end where a node holds itself.
-
-    ValueError where a mapping has a key twice, of which YAML parsers silently take the last.
-    """
+    """Number of values below a node, with each alias written out, or without an end; ValueError: a key stands twice."""
     if id(node) not in known:
         known[id(node)] = _MAX_VALUES + 1
         parts, lines = node.value if isinstance(node.value, list) else [], dict[str, int]()
-        for key in (part[0] for part in parts if isinstance(part, tuple)):
-            line = key.start_mark.line + 1
-            if str(key.value) in lines:
-                raise ValueError(f"{key.value!r} in line {lines[str(key.value)]} and again in line {line}")
-            lines[str(key.value)] = line
+        for name, line in ((str(one[0].value), one[0].start_mark.line + 1) for one in parts if isinstance(one, tuple)):
+            if name in lines:  # YAML parsers silently take the last
+                raise ValueError(f"{name!r} in line {lines[name]} and again in line {line}")
+            lines[name] = line
         inner = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
         known[id(node)] = 1 + sum(_count(item, known) for item in inner)
     return known[id(node)]

@@ -260,5 +260,5 @@ def test_files_of_several_frames_are_counted(vit, digits_run, here):
 def test_data_of_which_some_files_may_have_several_frames_say_so(colors):
     for name in ("red", "blue"):
         Image.new("RGB", (8, 8)).save(colors / name / "a.TIF", "TIFF")
-    said = "2 GIF, TIFF or DICOM files: of several frames or pages the first is the image"
+    said = "2 GIF, TIFF or DICOM files: of several frames or pages the first counts"
     assert said in open_source(str(colors)).notes

@@ -23,7 +23,17 @@ from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, OpenVinoEngine, convert, read
 from vit.inference.files import ListedImages, list_images
-from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
+from vit.inference.prediction import (
+    Frames,
+    Image,
+    Named,
+    Prediction,
+    is_one,
+    named,
+    read_input,
+    rows_of,
+    status_of,
+)
 from vit.inference.scores.scored_images import above
 from vit.tasks.task import task_with
 
@@ -68,7 +78,7 @@ class Predictor:
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
         self.is_exported, self.lacks, self.members = is_exported, lacks, list[Predictor]()
-        self.first_frames, self._rule = set[str](), AnswerRule()
+        self.first_frames, self._rule = Frames(), AnswerRule()
 
     def __repr__(self) -> str:
         names, side, engine = self.class_names, self.preprocess.image_size, self.engine

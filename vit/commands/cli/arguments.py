@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
-from vit.console import Reporter, count_of, interval
+from vit.console import Reporter, interval
 from vit.errors import ResourceError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
@@ -119,13 +119,6 @@ def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
         from vit.checkpoints.run import unfinished_text
 
         reporter.notice(f"WARNING: {unfinished_text(lacks)}")
-
-
-def warn_of_frames(files: Collection[str], reporter: Reporter) -> None:
-    """Warn of files with several frames or pages, of which only the first was read."""
-    if files:
-        several = f"{count_of(len(files), 'file')} with several frames or pages"
-        reporter.notice(f"\nWARNING: {several}, such as {min(files)}: only the first was read")
 
 
 def without(words: Sequence[str], *flags: str) -> str:

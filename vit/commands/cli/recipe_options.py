@@ -157,20 +157,16 @@ def _built(kind: type[T], values: dict[str, Any], section: str) -> T:
 def read_recipe(path: Path) -> Recipe:
     """The recipe in the config.yaml of a run; DataError where the file holds no recipe."""
     try:
-        tree = parse_yaml(read_text(path))
-    except (OSError, ValueError):
-        tree = None
-    if not isinstance(tree, dict):
-        raise DataError(f"{path} holds no recipe", "restore it, or train again")
-    return _recipe_of(tree)
+        return parse_recipe(read_text(path))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} holds no recipe", "restore it, or train again") from error
 
 
 def parse_recipe(text: str) -> Recipe:
-    """The recipe of a text that `dump` wrote."""
-    return _recipe_of(parse_yaml(text))
-
-
-def _recipe_of(tree: Any) -> Recipe:
+    """The recipe of a text that `dump` wrote; ValueError for another text."""
+    tree = parse_yaml(text)
+    if not isinstance(tree, dict):
+        raise ValueError("no options")
     kind = PretrainRecipe if "method" in tree else Recipe
     return to_recipe(kind, make_parser(kind).read_tree(tree))
 

@@ -3,20 +3,12 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import (
-    Model,
-    Paths,
-    PositiveInt,
-    StrPath,
-    new_file,
-    path_list,
-    shell_command,
-    warn_of_frames,
-)
+from vit.commands.cli.arguments import Model, Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.console import Reporter, count_of, percent, tracked
 from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
@@ -155,7 +147,7 @@ def next_labels(
     if unreadable:
         reporter.notice(f"WARNING: {count_of(len(unreadable), 'image')} cannot be read")
         reporter.some([f"{path}: {reason}" for path, reason in unreadable.items()])
-    warn_of_frames(predictor.first_frames, reporter)
+    reporter.notice(predictor.first_frames.warning)
     reporter.table(("rank", "image", "suggested", "probability"), shown[:SHOWN])
     reporter.line(f"\n{BY[by]}")
     reporter.facts([("look", str(page)), ("fill in", str(table))])
@@ -184,9 +176,7 @@ def _read(
         answers = [next(pairs) if isinstance(image, torch.Tensor) else image.reason for *_, image in part]
         return [(path, content_hash, answer) for (path, content_hash, _), answer in zip(part, answers, strict=True)]
 
-    def read(path: str) -> "HashedImage":
-        return read_hashed(path, predictor.preprocess, None, predictor.first_frames)
-
+    read = partial(read_hashed, preprocess=predictor.preprocess, reader=None, frames=predictor.first_frames)
     seen, unreadable = set(known), dict[str, str]()
     unknown: dict[str, tuple[Tensor, Tensor]] = {}
     for path, content_hash, answer in tracked(rows_of(engine, paths, 64, read, compute), len(paths), reporter, "image"):

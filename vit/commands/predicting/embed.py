@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, shell_command, warn_of_frames
+from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, tracked
 from vit.data.core.dataset_names import TableColumns
@@ -94,7 +94,7 @@ def embed(
     if bad:
         reporter.notice(f"\nWARNING: {len(bad):,} of {files} have no vector")
         reporter.some([f"{name}: {reason}" for name, reason in bad.items()])
-    warn_of_frames(embedder.first_frames, reporter)
+    reporter.notice(embedder.first_frames.warning)
     reporter.line(f"\n{count_of(len(listed.paths), 'row')} with vectors of {embedder.width:,} values in {path}")
     reporter.line(f"model {identity.model_hash}: {identity.network}, {identity.preprocess['image_size']} pixels")
     if len(bad) == len(listed.paths) or (bad and on_bad == "fail"):

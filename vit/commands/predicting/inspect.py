@@ -82,10 +82,8 @@ def inspect(
     if pretrained.warning:
         reporter.notice(f"WARNING: {pretrained.warning}")
     pixels = _pixels(model, listed.paths, limit, filled.preprocess, reporter)
-    license_name = None
-    if pretrained.license != UNKNOWN:
-        license_name = license_text(pretrained.license)
-        reporter.notice(f"license: {license_name}")
+    license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
+    reporter.notice(f"license: {license_name}" if license_name else "")
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {on_device.type}")
     reporter.notice(listed.remarks)
     title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"

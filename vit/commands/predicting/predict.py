@@ -176,7 +176,7 @@ def predict(
         if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
     rows = predictor.predict_files(listed.paths, setup.num_ranked(predictor), batch_size, listed.reader)
-    tally = PredictionTally(writer.task, predictor.first_frames)
+    tally = PredictionTally(writer.task)
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
     with naming_full_disk(writer.partial), ExitStack() as stack:
@@ -192,6 +192,7 @@ def predict(
             for add in outputs:
                 add(row)
     summary = tally.summary(rows_file, page if gallery else None)
+    reporter.notice(predictor.first_frames.warning)
     show_predictions(reporter, summary, tally)
     if to_sort is not None:
         to_sort.carry_out(reporter, yes)

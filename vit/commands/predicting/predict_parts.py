@@ -111,7 +111,7 @@ def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
             reader = listed().reader if is_table or any(map(is_far, manifest.paths(0)[:1])) else None
             predictor = setup.load(reporter, manifest.num_rows)
             num_ranked = setup.num_ranked(predictor)
-            tally = PredictionTally(predictor.task, predictor.first_frames)
+            tally = PredictionTally(predictor.task)
 
             def open_rows(path: Path) -> ParquetWriter:
                 writer = ParquetWriter(path, setup.top_k)
@@ -131,6 +131,7 @@ def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
             with ProgressReport(reporter, "file") as progress:
                 for number in claimed(files, manifest):
                     write_part(files, manifest, number, predictions(number), open_rows)
+            reporter.notice(predictor.first_frames.warning)
     summary = tally.summary(job.folder)
     if summary.num_files:
         show_predictions(reporter, summary, tally)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.atomic_files import name_new_file, partial_name
-from vit.commands.cli.arguments import new_file, warn_of_frames
+from vit.commands.cli.arguments import new_file
 from vit.console import Reporter, count_of, percent
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import PREDICTED_NAME
@@ -55,8 +55,6 @@ class PredictionTally:
     """Counts and examples, gathered while the rows go by."""
 
     task: "Task"
-    # files of several frames or pages, of which the first was read; the predictor gathers them
-    first_frames: set[str] = field(default_factory=set)
     statuses: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
@@ -133,7 +131,6 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {', '.join(bad)}")
         reporter.some([f"{row.path}: {row.error}" for row in tally.bad], SHOWN_BAD)
-    warn_of_frames(tally.first_frames, reporter)
     page = f", page in {summary.page}" if summary.page else ""
     reporter.line(f"\n{count_of(summary.num_files, 'row')} in {summary.output}{page}")
 

@@ -124,9 +124,7 @@ class PredictionSetup:
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {_no_novelty(predictor)}")
-        used, files = predictor.engine, ""
-        if num_images is not None:
-            files = f"{num_images:,} files, "
+        used, files = predictor.engine, "" if num_images is None else f"{num_images:,} files, "
         kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
         reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor

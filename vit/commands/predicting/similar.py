@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, warn_of_frames
+from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import Reporter, count_of
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.inference.files import free_name, list_images
@@ -88,7 +88,7 @@ def similar(
     embedder = Embedder(source, device)
     embedder.model.check_same(known.model, file)
     results = _similar(known, list(embedder.embed(listed.paths, listed.reader)), neighbors)
-    warn_of_frames(embedder.first_frames, reporter)
+    reporter.notice(embedder.first_frames.warning)
     for one in results[:SHOWN_IMAGES]:
         reporter.line(f"\n{one.path}" + (f": {one.error}" if one.error else ""))
         for copy in one.copies:

@@ -33,7 +33,6 @@ from vit.tasks.label_text import MISSING
 from vit.tasks.levels import check_levels, levels_of
 
 _UNLABELED = frozenset(("unlabeled", "unlabelled", "unsorted", "no_label", "nolabel"))
-_FRAMED = (".gif", ".tif", ".tiff", ".dcm")  # endings of files that often hold several frames or pages
 _MEASURED = re.compile(r"[+-]?[0-9]*\.[0-9]*[1-9][0-9]*")  # a number that is not whole
 _MOST_MEASURED = 10  # grades such as 2.5 are classes
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
@@ -137,10 +136,9 @@ def _add_notes(source: Source) -> None:
         if (original := original_of(name)) in counted
     ]
     notes += filter(None, [describe_escapes(names)])
-    num_framed = sum(path.lower().endswith(_FRAMED) for one in source.splits.values() for path in one.paths)
-    if num_framed:
-        files = count_of(num_framed, "GIF, TIFF or DICOM file")
-        notes.append(f"{files}: of several frames or pages the first is the image")
+    paths = (path.lower() for samples in source.splits.values() for path in samples.paths)
+    if framed := sum(path.endswith((".gif", ".tif", ".tiff", ".dcm")) for path in paths):
+        notes.append(f"{count_of(framed, 'GIF, TIFF or DICOM file')}: of several frames or pages the first counts")
     levels = levels_of(names)  # where two classes have a group in common
     if levels and not source.task.is_exclusive:
         notes.append('labels with "/" are names without levels: an image may have several')

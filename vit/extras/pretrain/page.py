@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from vit.checkpoints.io import file_hash
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.console import in_percent
+from vit.console import percent
 from vit.csv_files import records
 from vit.data.core.samples import label_names
 from vit.data.loading.dataset import ImageDataset
@@ -138,7 +138,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
             "folder": run.path.resolve().name,
             "method": result.method,
             "num_images": result.num_images["train"],
-            "accuracies": [in_percent(value) for value in (accuracies[:1] + accuracies[-1:])],
+            "accuracies": [percent(value, sign="") for value in (accuracies[:1] + accuracies[-1:])],
             "count": NEIGHBORS,
             "curves": drawn(pretrain_curves(run.metrics_path)),
             **pictures,

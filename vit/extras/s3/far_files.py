@@ -80,7 +80,7 @@ class FarFiles:
             for place, answer in zip(missing, self._ask([wanted[place] for place in missing]), strict=True):
                 if isinstance(answer, bytes):
                     contents[place] = answer
-                    self._reached.add(_host(wanted[place][0]))
+                    self._reached.add(wanted[place][0].split("/")[2])
                 else:
                     self._raise_final(wanted[place][0], answer, attempt)
                     failed[place] = answer
@@ -103,7 +103,7 @@ class FarFiles:
                     failed = error.__cause__  # fsspec calls every failure of http so
                 self._raise_final(address, failed, attempt)
                 continue
-            self._reached.add(_host(address))
+            self._reached.add(address.split("/")[2])
             if info.get("type") == "directory":
                 raise MissingError(f"there is no {address}", "check the address")
             return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
@@ -154,7 +154,7 @@ class FarFiles:
 
     def _raise_final(self, address: str, error: Exception, attempt: int) -> None:
         """Raise DataError where another attempt would end the same."""
-        status, host = _status(error), _host(address)
+        status, host = _status(error), address.split("/")[2]
         if _UNREACHABLE.isdisjoint(one.__name__ for one in type(error).__mro__):
             self._reached.add(host)
         elif attempt and host not in self._reached:
@@ -216,10 +216,6 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
         extra = EXTRAS.get(kind)
         fix = install(extra) if extra else "pip install aiohttp"
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
-
-
-def _host(address: str) -> str:
-    return address.split("/")[2]
 
 
 def _status(error: Exception) -> object:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from vit.atomic_files import atomic_write
-from vit.console import harmless, in_percent, percent
+from vit.console import harmless, percent
 from vit.data.core.dataset_names import is_far
 from vit.errors import ResourceError
 
@@ -24,7 +24,7 @@ templates = Environment(
     # every name passes through here, so that none can be forgotten
     finalize=lambda value: harmless(value) if type(value) is str else value,
 )
-templates.filters |= {"percent": percent, "in_percent": in_percent}
+templates.filters["percent"] = percent
 
 
 def write_page(path: Path, template: str, content: Mapping[str, object]) -> None:

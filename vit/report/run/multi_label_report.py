@@ -14,7 +14,7 @@ from sklearn.metrics import precision_recall_curve
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.console import in_percent
+from vit.console import percent
 from vit.data.core.samples import Labels
 from vit.data.splits.split import groups_of
 from vit.inference.metrics.multilabel_metrics import (
@@ -218,9 +218,7 @@ def _figures(scored: ScoredLabels, result: RunResult, sizes: Labels, rows: Seque
         "precision_recall": precision_recall(scored, rows),
         "average_precision_by_size": average_precision_by_size(rows, sizes),
     }
-    if _is_fitted(result):
-        return figures
-    return {**figures, "reliability": label_reliability(scored)}
+    return figures if _is_fitted(result) else {**figures, "reliability": label_reliability(scored)}
 
 
 def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
@@ -240,7 +238,7 @@ def _label_rows(
             **vars(rows[k]),
             "training_images": None if sizes is None else int(sizes[k]),
             "ap": cell_of(rows[k].ap),
-            "ece": "" if (ece := rows[k].ece) is None else in_percent(ece.value),
+            "ece": "" if (ece := rows[k].ece) is None else percent(ece.value, sign=""),
             "temperature": temperatures[k],
         }
         for k in order[:MOST_LABELS]

@@ -151,13 +151,12 @@ def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tra
         indices = {path: index for index, path in enumerate(dataset.samples.paths)}
         images = [dataset.__getitems__([Key(-1, indices[row.path])]).image[0] for row in worst]
         figures["worst"] = image_grid(images, [row.text for row in worst], report.WORST_TITLE)
+        columns = [field.name for field in fields(worst[0])]
+        tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
     for name, figure in figures.items():
         save(figure, run.figure_path(name))
         show = tracker.media if name in ("augmented", "worst") else tracker.figure  # which show images
         show(f"figures/{name}", run.figure_path(name))
-    if worst:
-        columns = [field.name for field in fields(worst[0])]
-        tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
     _track_result(run, result, tracker)
 
 

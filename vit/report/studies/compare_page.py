@@ -19,6 +19,7 @@ from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_pictures import Cards, describe_changed, pixels_of
 from vit.report.studies.study_figures import NAME, bars, ends, scaled
 from vit.study.answer.wording import Cell, complement, percents, value_text
+from vit.study.answer.wording import ends as interval_ends
 from vit.study.crossval import CrossvalResult
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.run_comparison import FinishedRun, RunComparison
@@ -212,8 +213,7 @@ def _summary(comparison: RunComparison) -> list[str]:
 
 
 def _cell(gap: Interval) -> Cell:
-    around = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+z.2f} to {100 * gap.high:+z.2f}"
-    return f"{100 * gap.value:+z.2f}", around
+    return f"{100 * gap.value:+z.2f}", interval_ends(gap, lambda end: f"{100 * end:+z.2f}")
 
 
 def _group_row(name: str, one: Difference | None) -> tuple[str, str, Cell, str, str]:

@@ -67,6 +67,8 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         (one.name, [point.seed_correlation for point in one.points if point.seed_correlation is not None])
         for one in series
     ]
+    weights = protocol.get("weights")
+    names = sorted(set(map(weights_name, weights))) if isinstance(weights, Mapping) else []
     return {
         **vars(findings),
         "findings": findings,
@@ -74,7 +76,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "data": wording.value_text(protocol.get("data")) or "images",
         "summary": _summary(findings),
         "networks": _networks(series),
-        "weights": _weights(protocol.get("weights")),
+        "weights": f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
         "sizes": sizes,
@@ -116,11 +118,6 @@ def _networks(series: Sequence[Series]) -> str:
     shared = {one.network for one in series}
     is_told = len(shared) > 1 or any(one.name in shared for one in series)
     return names if is_told else f"{shared.pop()}: {names}"
-
-
-def _weights(hashes: JsonValue) -> str:
-    names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
-    return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
 def _table(findings: Findings, errors: Rows) -> Rows:

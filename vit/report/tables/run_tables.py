@@ -11,7 +11,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from vit.checkpoints.result import RunResult
-from vit.console import count_of, in_percent, percent
+from vit.console import count_of, percent
 from vit.data.core.samples import Labels
 from vit.inference.answers.selective import RiskCoverage, risk_coverage
 from vit.inference.metrics.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets
@@ -163,7 +163,7 @@ def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
     if metric is None:
         return "", ""
     if name == "ece":
-        return percent(metric["value"]), f"{in_percent(metric['chance'])} by chance"
+        return percent(metric["value"]), percent(metric["chance"], sign=" by chance")
     scale, digits = (1, 4) if name == "nll" else (100, 2)
     value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
     return value + " %" * (name != "nll"), f"{low} to {high}"
@@ -193,7 +193,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
             for row in answers.thresholds
         ],
         "sets": [_set_row(row, class_names) for row in answers.sets],
-        "set_classes": [(name, [in_percent(one, 1) for one in values]) for name, values in by_class[:MOST_SET_CLASSES]],
+        "set_classes": [(name, [percent(one, 1, "") for one in row]) for name, row in by_class[:MOST_SET_CLASSES]],
         "set_columns": [METHODS[row.method] for row in shown],
         "unlike": "" if novelty is None else percent_text(novelty.unlike),
         "novelty": None if novelty is None else drawn(novelty_figure(novelty)),
@@ -230,5 +230,5 @@ def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> dict[str, Any]:
         "coverage": f"{100 * row.coverage:g}",
         "measured": cell_of(row.measured),
         "mean_size": f"{row.mean_size:.2f}" + f" ({row.unlimited} classes in every set)" * bool(row.unlimited),
-        "lowest": f"{in_percent(lowest, 1)} ({name})",
+        "lowest": percent(lowest, 1, f" ({name})"),
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.console import in_percent, percent
+from vit.console import percent
 from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
@@ -67,7 +67,7 @@ def complement(error: Interval, whole: float = 1.0) -> Interval:
 def percents(interval: Interval, digits: int = 2) -> Cell:
     """A fraction and its interval as percentages without a sign: ('5.20', '4.80 to 5.60')."""
     around = ends(interval, lambda end: f"{100 * min(max(end, 0), 1):.{digits}f}")
-    return in_percent(interval.value, digits), around
+    return percent(interval.value, digits, sign=""), around
 
 
 def percent_text(error: Interval) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from vit.atomic_files import atomic_write
-from vit.console import in_percent
+from vit.console import percent
 from vit.csv_files import new_table, records
 from vit.errors import DataError
 from vit.study.answer.wording import complement, percents
@@ -54,7 +54,7 @@ class Backbone:
             self.name,
             _percent_cell(self.accuracy),
             behind,
-            in_percent(self.neighbors),
+            percent(self.neighbors, sign=""),
             f"{1000 * self.seconds_per_image:.1f}",
             f"{self.parameters / 1e6:.1f} M",
             self.license,

@@ -15,7 +15,7 @@ from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
-from vit.inference.prediction import read_hashed, rows_of, status_of
+from vit.inference.prediction import Frames, read_hashed, rows_of, status_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
@@ -28,15 +28,13 @@ class Embedder:
     """The network of a run, a checkpoint or published weights, for the vectors (D,) that its last layer reads.
 
     CheckpointError where the weights cannot be used, UsageError where the last layer of the network is not known.
-
-    Attributes:
-        first_frames: files read so far that have several frames or pages, of which the first was read.
+    `first_frames` as of `Predictor`.
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
         pretrained = open_pretrained(source)
         filled = pretrained.build(pretrained.num_classes or 1)
-        self.warning, self.first_frames = pretrained.warning, set[str]()
+        self.warning, self.first_frames = pretrained.warning, Frames()
         self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "32-true")
         if not self.engine.keep_features():
             raise UsageError(f"the last layer of {filled.spec.name} is not known", "choose another network")
