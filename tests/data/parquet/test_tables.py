@@ -193,6 +193,19 @@ def test_files_of_another_data_set(listed, tmp_path):
         open_source(str(tmp_path / "set"))
 
 
+@pytest.mark.faults("L22")
+def test_a_table_without_the_splits_of_another(listed, tmp_path):
+    """Its rows would all become training images."""
+    images, labels = listed
+    for name in ("one", "two"):
+        write(tmp_path / "set" / f"{name}.parquet", images, labels, NAMES)
+    table = pq.read_table(tmp_path / "set" / "one.parquet")
+    splits = pa.array(["train"] * 30 + ["test"] * (len(table) - 30))
+    pq.write_table(table.append_column("split", splits), tmp_path / "set" / "one.parquet")
+    with pytest.raises(DataError, match="have another column of splits"):
+        open_source(str(tmp_path / "set"))
+
+
 @pytest.mark.faults("L25")
 @pytest.mark.parametrize("damage", ["cut", "empty", "footer", "pages", "folder"])
 def test_a_damaged_file(table, tmp_path, damage):

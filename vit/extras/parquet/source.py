@@ -67,10 +67,10 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     tables, reader = _read_all(files, columns, needs_label=True)
     every = [table for split_tables in tables.values() for table in split_tables]
     first_columns, has_named_splits = every[0].columns, files.has_named_splits
-    _check_alike(every)
     if not has_named_splits:
         for table in every:
             _refuse_unread_splits(table)
+    _check_alike(every, has_named_splits)
     listed = _rows_by_split(tables, has_named_splits)
     defining = listed["train"] if needs_train else [row for rows in listed.values() for row in rows]
     class_names = first_columns.class_names or sorted_classes({row.label for row in defining if row.label is not None})
@@ -198,16 +198,18 @@ def _label_name(value: Any, columns: ChosenColumns, where: str) -> str | None:
     return names[value]
 
 
-def _check_alike(tables: Sequence[_Table]) -> None:
-    """Raise DataError where two tables of a data set have other columns or class names."""
+def _check_alike(tables: Sequence[_Table], has_named_splits: bool) -> None:
+    """Raise DataError where two tables of a data set have other columns of images, labels or splits, or class names."""
     first, *others = tables
     for other in others:
         for attribute, what in (
             ("image", "column of images"),
             ("label", "column of labels"),
             ("class_names", "class names"),
+            ("split", "column of splits"),  # rows without one would all count as training images
         ):
-            if getattr(first.columns, attribute) != getattr(other.columns, attribute):
+            is_read = attribute != "split" or not has_named_splits
+            if is_read and getattr(first.columns, attribute) != getattr(other.columns, attribute):
                 problem = f"{first.file.where} and {other.file.where} have another {what}"
                 raise DataError(problem, "give tables of one data set")
 
