@@ -323,7 +323,7 @@ def test_a_page_never_takes_the_place_of_a_file(run, here):
     with pytest.raises(UsageError, match=r"--page mine\.html exists"):
         compare(["a", "b"], page="mine.html")
     assert (here / "mine.html").read_text() == "mine"
-    with pytest.raises(ResourceError, match="choose another --page"):
+    with pytest.raises(ResourceError, match="give another name"):
         compare(["a", "b"], page="mine.html/page.html")
 
 

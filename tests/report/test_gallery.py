@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
+from vit.errors import ResourceError
 from vit.report import picture_page as module
 from vit.report.picture_page import SQUARE, Gallery
 
@@ -107,6 +108,13 @@ def test_any_text_stays_text(tmp_path_factory, path, label, error):
 def test_a_probability_below_1_is_not_shown_as_all(tmp_path):
     page = page_of(tmp_path, [(f"{share}.png", "ok", "red", share, "") for share in (1.0, 0.9999, 0.6)])
     assert [data for data in page.text if data.endswith(" %")] == ["60.0 %", "> 99.9 %", "100.0 %"]
+
+
+def test_a_page_that_appeared_meanwhile_stays(tmp_path):
+    with pytest.raises(ResourceError, match=r"cannot write .*page.html: File exists; give another name"):  # noqa: SIM117
+        with Gallery(tmp_path / "page.html", "m.ckpt"):
+            (tmp_path / "page.html").write_text("mine")
+    assert (tmp_path / "page.html").read_text() == "mine"
 
 
 @pytest.mark.faults("H1")

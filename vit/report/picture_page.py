@@ -21,7 +21,7 @@ from vit.data.core.samples import Source
 from vit.data.pixels.decode import read_image
 from vit.data.pixels.planes import shown
 from vit.data.pixels.preprocess import Preprocess, resize_shorter
-from vit.report.page.page import inline, link_to, write_page
+from vit.report.page.page import inline, link_to, write_new_page
 
 if TYPE_CHECKING:
     from vit.study.fold_table import CheckedImage, LabelErrors
@@ -86,7 +86,7 @@ def picture_of(
 
 def write_picture_page(path: Path, title: str, about: Sequence[str], rows: Sequence[PictureRow]) -> None:
     """Write the page, with the paragraphs `about` below the title."""
-    write_page(path, "pictures.html", {"title": title, "about": about, "rows": rows})
+    write_new_page(path, "pictures.html", {"title": title, "about": about, "rows": rows})
 
 
 def write_label_page(
@@ -117,7 +117,9 @@ def write_label_page(
             "picture": None if pixels is None else encoded(shrunk(pixels, THUMBNAIL)),
         })  # fmt: skip
     about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects}
-    write_page(path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before, "left_out": left_out})
+    write_new_page(
+        path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before, "left_out": left_out}
+    )
 
 
 class Gallery:
@@ -203,7 +205,7 @@ class Gallery:
             "others": counts[MAX_FILTERS:],
             "numbers": {label: number for number, (label, _) in enumerate(counts[:MAX_FILTERS])},
         }
-        write_page(self.path, "gallery.html", content)
+        write_new_page(self.path, "gallery.html", content)
 
     def _thumbnail(self, path: str) -> Markup | None:
         """The center square of a file's picture, small; None where the file changed after its prediction."""

@@ -14,7 +14,7 @@ from vit.data.core.dataset_names import is_far
 from vit.data.core.samples import Source
 from vit.data.loading.loader import labeled_images
 from vit.data.splits.split import split_rows
-from vit.errors import DataError, ResourceError
+from vit.errors import DataError
 from vit.inference.engine import score
 from vit.inference.files import free_name
 from vit.inference.predictor import load
@@ -74,10 +74,7 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     with new_output(table, columns, digits=6) as writer:
         for (split, _, row), *of_label in listed:
             writer.row((row.path, row.label, *of_label, *[split] * has_splits, *[row.group] * has_groups))
-    try:
-        write_label_page(page, source, images, predictions.class_names, errors, seen_before, unchecked)
-    except OSError as error:
-        raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
+    write_label_page(page, source, images, predictions.class_names, errors, seen_before, unchecked)
     suspicious = f"{num_suspects:,} of {len(images):,} labels are suspicious"
     agree = f"the networks agree with {percent(accuracy, 1)} of the labels"
     reporter.line(f"\n{suspicious}; {agree}, and their own mistakes are among the suspicious ones")

@@ -27,20 +27,20 @@ templates = Environment(
 templates.filters["percent"] = percent
 
 
-def write_page(path: Path, template: str, content: Mapping[str, object]) -> None:
+def write_page(path: Path, template: str, content: Mapping[str, object], is_new: bool = False) -> None:
     """Write a page whole or not at all. Letters that cannot be encoded become question marks."""
     html = templates.get_template(template).render(content)
-    with atomic_write(path) as partial:
+    with atomic_write(path, is_new) as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
 def write_new_page(path: Path, template: str, content: Mapping[str, object]) -> None:
-    """Write the page that --page names, making its folder. ResourceError where it cannot be written."""
+    """Write a page whose name was free, making its folder. ResourceError: it cannot be written, or is there now."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, template, content)
+        write_page(path, template, content, is_new=True)
     except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "give another name") from error
 
 
 def inline(content: bytes, kind: str) -> Markup:
