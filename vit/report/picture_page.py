@@ -116,10 +116,8 @@ def write_label_page(
             "label_probability": float(errors.label_probability[place]),
             "picture": None if pixels is None else encoded(shrunk(pixels, THUMBNAIL)),
         })  # fmt: skip
-    about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects}
-    write_new_page(
-        path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before, "left_out": left_out}
-    )
+    about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects, "left_out": left_out}
+    write_new_page(path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before})
 
 
 class Gallery:
