@@ -283,7 +283,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("S5", "a server that is slow, fails for a moment, cuts the connection or sends too few or too many bytes",
               "asked again up to five times with growing pauses; then an error, and `--resume` continues; no partial "
               "answer is kept or decoded", 3),
-        Fault("S6", "an address that is not there (404), is refused (401, 403), or ends too early (416)",
+        Fault("S6", "an address that is not there (404), refused (401, 403), unreachable, or ends too early (416)",
               "refused at once with the address and the reason", 3),
         Fault("S7", "a range whose bytes are other ones, a far shard that changed since it was indexed, or a damaged "
               "file of the cache",
