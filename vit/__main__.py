@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import sys
 
 from vit.errors import TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
@@ -42,7 +43,6 @@ COMPUTE = (
 READ_RECIPES = ("train", "pretrain", "crossval", "study")  # options also come from files: the modules read the words
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.ENOMEM}
-_SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal
 _LOST_WORKER = re.compile(
     r"DataLoader worker .*(killed by signal|exited unexpectedly)|shared memory\(shm\)|Pin memory thread exited"
     r"|DataLoader worker process.*No space left on device",
@@ -53,7 +53,6 @@ _LOST_WORKER_WORDS = (
     "(docker run --shm-size), or the folder for temporary files is full (TMPDIR); give --data.num_workers 0, or a "
     "smaller --batch_size"
 )
-_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _NO_DESCRIPTORS = re.compile(rf"Too many open files|exited unexpectedly with exit code {errno.EMFILE}\b")
 HELP = """usage: vit COMMAND ... [--debug]
        vit --print_completion bash|zsh|fish
@@ -86,13 +85,16 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except BrokenPipeError:  # `vit ... | head` has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
-        return _SIGPIPE
+        return 128 + 13  # as a program that SIGPIPE ends; Windows has no such signal
     except KeyboardInterrupt:
         return _report(130, "interrupted")
     except Exception as error:
         if debug:
             raise
         return _report(*_failure(error))
+    finally:
+        if argv is None:  # the program ends: another Ctrl-C is obeyed without a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _open_closed_outputs() -> None:
@@ -147,7 +149,7 @@ def _failure(error: Exception) -> tuple[int, str]:
     if is_out_of_memory(error):
         words = f"out of memory: {first_line}".rstrip(": ")
         return 7, f"{words}; give a smaller --batch_size, or close other programs"
-    if (isinstance(error, OSError) and error.errno in _TOO_MANY_FILES) or _NO_DESCRIPTORS.search(str(error)):
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE) or _NO_DESCRIPTORS.search(str(error)):
         return 7, "; ".join(TOO_MANY_FILES)
     if _LOST_WORKER.search(str(error)):
         return 7, _LOST_WORKER_WORDS
