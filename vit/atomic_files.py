@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from vit.errors import ResourceError
+
 _PROBE_BYTES = 2**20
 ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
@@ -18,7 +20,8 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`. At the end of the block the file is synced and renamed to `path`.
 
     If the block fails, the temporary file is removed. Several processes may write one file at a time: each has its own
-    temporary file, and the last rename wins. With `is_new`, a file that has appeared meanwhile stays: FileExistsError.
+    temporary file, and the last rename wins. With `is_new`, a file that has appeared meanwhile stays, and this one
+    gets another name: ResourceError.
     """
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
@@ -27,10 +30,16 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
             yield partial
             with open(partial, "rb") as file:
                 os.fsync(file.fileno())
-        if is_new:
-            name_new_file(partial, path)
-        else:
+        if not is_new:
             os.replace(partial, path)
+            return
+        try:
+            name_new_file(partial, path)
+        except FileExistsError as error:
+            kept = path.with_stem(f"{path.stem}-{secrets.token_hex(4)}")
+            partial.rename(kept)
+            problem = f"another program has made {path} meanwhile: it is kept, and the new file is {kept}"
+            raise ResourceError(problem, "rename the new file") from error
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

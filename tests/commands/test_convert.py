@@ -321,6 +321,8 @@ def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):
         (folder / "x.ckpt").write_text("of another program")
 
     monkeypatch.setattr("vit.checkpoints.load.write_checkpoint", write)
-    refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "another program has made it")
+    refused(vit("convert", folder, "--output", folder / "x.ckpt"), 7, "another program has made", "and the new file is")
     assert (folder / "x.ckpt").read_text() == "of another program"
+    (kept,) = folder.glob("x-*.ckpt")
+    assert load(kept)[1].class_names
     assert not list(folder.glob(".x.ckpt*"))

@@ -44,6 +44,20 @@ def test_every_file_has_a_row_and_bad_ones_are_named(vit, digits_run, mixed, her
     assert answer.code == 3 and "none of its 1 images could be read" in answer.err
 
 
+def test_a_file_that_appears_meanwhile_costs_no_vectors(vit, digits_run, colors, here, monkeypatch):
+    """Two `vit embed` in one folder take one name: the later one ended with an internal error, and wrote nothing."""
+
+    def write(path, *rest):
+        path.write_text("of another program")
+        write_embeddings(path, *rest)
+
+    monkeypatch.setattr("vit.inference.embeddings.write_embeddings", write)
+    answer = vit("embed", digits_run.path, colors / "red")
+    (kept,) = here.glob("embeddings-*.parquet")
+    assert answer.code == 7 and f"meanwhile: it is kept, and the new file is {kept.name}" in answer.err
+    assert (here / "embeddings.parquet").read_text() == "of another program" and len(Embeddings.read(kept).paths) > 0
+
+
 def test_neighbors_are_the_nearest_ones_without_copies(vit, digits_run, colors, here):
     made = library.embed(digits_run.path, colors, recursive=True, output="own.parquet", quiet=True)
     known = Embeddings.read(made.output)

@@ -15,7 +15,7 @@ from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
-from vit.errors import CheckpointError, UsageError, first_line
+from vit.errors import CheckpointError, first_line
 from vit.models.network import Network, misfits
 
 
@@ -37,13 +37,10 @@ def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]
 
 
 def write_new_checkpoint(content: Content, path: Path) -> None:
-    """Write a new checkpoint that loads, or nothing. UsageError: another program has made the file meanwhile."""
-    try:
-        with atomic_write(path, is_new=True) as partial:
-            write_checkpoint(content, partial)
-            load(partial)
-    except FileExistsError as error:
-        raise UsageError(f"--output {path} exists: another program has made it", "give another name") from error
+    """Write a new checkpoint that loads, or nothing. ResourceError: another program has made the file meanwhile."""
+    with atomic_write(path, is_new=True) as partial:
+        write_checkpoint(content, partial)
+        load(partial)
 
 
 def _load(content: Content, path: Path) -> tuple[Network, Description]:

@@ -26,7 +26,7 @@ from vit.commands.predicting.predicted_rows import (
 from vit.commands.predicting.prediction_setup import PredictionSetup
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.core.dataset_names import HUB, TableColumns, is_far, is_parquet
-from vit.errors import BadInputsError, DataError, ResourceError, UsageError, some_of
+from vit.errors import BadInputsError, DataError, UsageError, some_of
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
 from vit.inference.parts import Manifest, RowsAsked, check_parts, claimed, open_manifest, tables, write_part
@@ -171,11 +171,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
     summary = PredictionSummary(output or folder, None, *count_statuses(checked.statuses), {})
     following = _merge_command(folder)
     if output is not None:
-        try:
-            write_tables(output, tables(files, manifest))
-        except FileExistsError as error:
-            problem = f"another program has made {output} meanwhile; it is kept"
-            raise ResourceError(problem, "give another --output") from error
+        write_tables(output, tables(files, manifest))
         reporter.line(f"{count_of(checked.num_rows, 'row')} in {output}")
         labeled = "LABELS.csv" if PROBABILITIES in pq.read_schema(files.part_path(0)).names else "LABELED_FOLDER"
         following = f"vit evaluate MODEL {labeled}"
