@@ -5,13 +5,12 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vit.errors import ResourceError
 
-_PROBE_BYTES = 2**20
 ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
 
@@ -26,33 +25,33 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
     try:
-        with naming_full_disk(path):
+        with naming_file(path, partial):
             yield partial
             with open(partial, "rb") as file:
                 os.fsync(file.fileno())
-        if not is_new:
-            os.replace(partial, path)
-            return
+        publish: Callable[[Path, Path], None] = name_new_file if is_new else os.replace
         try:
-            name_new_file(partial, path)
+            publish(partial, path)
         except FileExistsError as error:
             kept = path.with_stem(f"{path.stem}-{secrets.token_hex(4)}")
             partial.rename(kept)
             problem = f"another program has made {path} meanwhile: it is kept, and the new file is {kept}"
             raise ResourceError(problem, "rename the new file") from error
     except BaseException:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # such as of a read-only disk, whose first error names the file
+            partial.unlink()
         raise
 
 
 @contextmanager
-def naming_full_disk(path: Path) -> Iterator[None]:
-    """Name the file in the error of a full disk: a write does not know what it writes to."""
+def naming_file(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Name the file in errors of its partial file, of a full disk and of rights: not every write knows its file."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            error.filename = error.filename or os.fspath(path)
+        of_disk = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
+        if (of_disk and error.filename is None) or error.filename == str(partial):
+            error.filename = os.fspath(path)
         raise
 
 
@@ -79,7 +78,7 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def why_unwritable(folder: Path, size: int = _PROBE_BYTES) -> str:
+def why_unwritable(folder: Path, size: int = 2**20) -> str:
     """The reason why a folder takes no further bytes; "" where it does. Libraries' own words do not tell."""
     probe = partial_name(folder / "probe")
     try:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.atomic_files import naming_full_disk
+from vit.atomic_files import naming_file
 from vit.commands.cli.arguments import (
     ExecutorOptions,
     ModelOrExport,
@@ -179,7 +179,7 @@ def predict(
     tally = PredictionTally(writer.task)
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    with naming_full_disk(writer.partial), ExitStack() as stack:
+    with naming_file(writer.partial), ExitStack() as stack:
         outputs: list[Callable[[Prediction], None]] = [stack.enter_context(writer).write, tally.add]
         if to_sort is not None:
             outputs.append(to_sort.add)
