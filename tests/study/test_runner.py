@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.forked import run
-from tests.processes import environment
+from tests.processes import ROOT, environment
 from vit.checkpoints.run import RunDirectory
 from vit.study.findings import ListedCell
 from vit.study.running import runner
@@ -41,6 +41,13 @@ def test_cells_look_for_garbage_seldom_from_the_first_import_of_their_server(tmp
         [sys.executable, "-P", str(tmp_path / "forked.py")], capture_output=True, text=True, check=True, timeout=60
     )
     assert int(done.stdout) > 100
+
+
+def test_the_server_of_the_cells_ignores_ctrl_c_before_its_other_imports():
+    """Ctrl-C while it imported torch showed its traceback below the one line of the study."""
+    script = "import os, signal, vit.study.running.cell_server; os.kill(os.getpid(), signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
