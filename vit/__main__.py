@@ -9,7 +9,7 @@ import sys
 from vit.errors import TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
-from vit.registry import command_module
+from vit.registry import COMPLETION, command_module
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -121,8 +121,6 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name.partition("=")[0] == "--print_completion":
-        from vit.registry import COMPLETION
-
         print(COMPLETION.load()(name.partition("=")[2] or "".join(rest[:1]), COMMANDS), end="")
         return 0
     if name not in COMMANDS:
@@ -156,8 +154,7 @@ def _failure(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return 7, f"{os.strerror(error.errno)}{where}; free space, fix permissions, or choose another place"
-    what = f"internal error: {type(error).__name__}: {first_line}"
-    return 1, f"{what}; run it again with --debug and report what it prints"
+    return 1, f"internal error: {type(error).__name__}: {first_line}; run it again with --debug and report its output"
 
 
 def _report(code: int, text: str) -> int:

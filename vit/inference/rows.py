@@ -110,8 +110,7 @@ class RowWriter(ABC):
             try:
                 name_new_file(self.partial, self.path)
             except FileExistsError as taken:
-                outcome = f"it is kept, and the rows are in {self.partial}"
-                problem = f"another program has made {self.path} meanwhile; {outcome}"
+                problem = f"another program made {self.path} meanwhile; it is kept, and the rows are in {self.partial}"
                 raise ResourceError(problem, "give the rows a name of their own") from taken
 
 
