@@ -254,12 +254,13 @@ def fold_sources(data: "DataConfig", listed: "Source | None", folds: int) -> "li
 
 
 def sizes_for(pool: int, num_classes: int) -> list[str | int]:
-    """Four sizes, as a curve of three parameters needs, in equal ratios; all but the largest of two digits.
+    """Four sizes, as a curve of three parameters needs, in equal ratios of 1.25 or more; all but the largest rounded.
 
     A size has two images of each class on average, and no fewer than batches of several images need.
     """
     least = max(pool // 10, 2 * num_classes, _LEAST_IMAGES)
-    between = [least * (pool / least) ** (step / 3) for step in range(3)] if least < pool else []
+    steps = max(0, min(3, int(log(pool / least, 1.25))))
+    between = [least * (pool / least) ** (step / steps) for step in range(steps)]
     return [*(min(pool, round(size, 1 - floor(log10(size)))) for size in map(round, between)), "all"]
 
 
