@@ -250,7 +250,10 @@ def test_all_images_can_be_asked_for_and_none_is_refused(vit, trained_on, here):
     assert "--include_seen" in answer.err and not (here / "none").exists()
     shutil.copy(run / "checkpoints" / "best.ckpt", "loose.ckpt")
     answer = vit("evaluate", "loose.ckpt", data, "--output", "loose")
-    assert answer.code == 0 and "images that it was trained on are not recognized" in answer.err
+    words = "loose.ckpt is not in a run folder, so images that it was trained on are not recognized"
+    assert answer.code == 0 and f"WARNING: {words}\n" in answer.err
+    assert measured(here / "loose")["warning"] == words
+    assert f"Warning: {words}." in (here / "loose" / "report.html").read_text()
 
 
 @pytest.mark.faults("D26")

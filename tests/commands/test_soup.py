@@ -53,7 +53,7 @@ def test_a_file_that_appears_meanwhile_is_kept(vit, runs, tmp_path, monkeypatch)
 
     monkeypatch.setattr("vit.checkpoints.load.write_checkpoint", write)
     answer = vit("soup", *runs[1][:2], "--output", tmp_path / "soup.ckpt")
-    assert answer.code == 2 and (tmp_path / "soup.ckpt").read_text() == "of another program", answer.err
+    assert answer.code == 7 and (tmp_path / "soup.ckpt").read_text() == "of another program", answer.err
 
 
 def test_a_run_that_lowers_the_accuracy_stays_out(vit, runs, tmp_path):

@@ -115,7 +115,9 @@ def images_to_measure(
     for model in models:
         run = RunDirectory.around(Path(model))
         if run is None:
-            reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
+            warning = f"{model} is not in a run folder, so images that it was trained on are not recognized"
+            reporter.notice(f"WARNING: {warning}")
+            seen = replace(seen, warning="; ".join(filter(None, (seen.warning, warning))))
         elif data is None and model == models[0]:
             samples, seen = own_images(Path(model), run, source, split, reporter)
         else:

@@ -119,8 +119,7 @@ def time_network(recipe: Recipe, share: MachineShare) -> tuple[float, float]:
     _check_guarded(process.exitcode)
     if isinstance(answer, str):
         raise UsageError(f"a step of {recipe.model.network['name']} cannot be timed: {answer}", "fix this error first")
-    step, image = answer
-    return float(step), float(image)
+    return float(answer[0]), float(answer[1])
 
 
 def _context() -> "ForkServerContext | SpawnContext":
@@ -153,10 +152,8 @@ def end_if_imported() -> None:
 def _check_guarded(code: int | None) -> None:
     """Raise UsageError for the exit code of `end_if_imported`."""
     if code == _UNGUARDED:
-        raise UsageError(
-            "the processes of a study import its script, which starts the study again",
-            "put the call under: if __name__ == '__main__':",
-        )
+        problem = "the processes of a study import its script, which starts the study again"
+        raise UsageError(problem, "put the call under: if __name__ == '__main__':")
 
 
 def _wait_for_orphan(run: RunDirectory) -> None:

@@ -43,7 +43,7 @@ class SeenImages:
 
     left_out: Mapping[str, int] = field(default_factory=dict)  # not scored because the run has seen them
     scored: Mapping[str, int] = field(default_factory=dict)  # scored although the run has seen them
-    warning: str = ""  # why metrics are too good for new images, without a full stop; "" where they are not
+    warning: str = ""  # why metrics are or may be too good for new images, without a full stop; "": they are not
 
     @property
     def are_scored(self) -> bool:
