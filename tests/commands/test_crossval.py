@@ -94,6 +94,8 @@ def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
     said = " ".join(answer.out.split())
     assert f"{found.correct.sum()} of 36 images are predicted right" in said
     assert "respects the folds and 6 groups" in said
+    recalls = [found.correct[found.labels == one].mean() for one in set(found.labels)]
+    assert f"balanced {np.mean(recalls):.2%}; each class" in said.replace(" %", "%"), "99.75 % may be one class of two"
     assert f"vit data check {table} --labels {folder}" in answer.out
     page = (folder / "report.html").read_text()
     assert "photos; 36 images" in page

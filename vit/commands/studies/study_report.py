@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import shell_command, with_interval, without
 from vit.commands.cli.recipe_options import read_recipe
-from vit.console import Reporter
+from vit.console import Reporter, percent
 from vit.csv_files import read_table, records
 from vit.layout import RunLayout
 
@@ -131,8 +131,9 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
         crossval = folder.collect()
         write_crossval_page(crossval, folder.report_path)
     accuracy = crossval.accuracy
-    right, total = int(crossval.predictions.correct.sum()), len(crossval.predictions.labels)
-    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {crossval.judges}")
+    labels, correct = crossval.predictions.labels, crossval.predictions.correct
+    recalls = [float(correct[labels == label].mean()) for label in set(labels.tolist())]
+    reporter.line(f"\n{correct.sum():,} of {len(labels):,} images are predicted right by {crossval.judges}")
     for sentence in crossval.seen_before:
         reporter.line(f"WARNING: {sentence}")
     if crossval.left_out:
@@ -140,7 +141,8 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
     whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
     naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
-    reporter.facts([("accuracy", whole), ("naive", naive)])
+    balanced = f"{percent(sum(recalls) / len(recalls))}; each class counts the same"
+    reporter.facts([("accuracy", whole), ("naive", naive), ("balanced", balanced)])
     folds = enumerate(zip(accuracy.num_images, accuracy.folds, crossval.runs, strict=True), 1)
     rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
     reporter.table(("fold", "images", "accuracy", "run"), rows)
@@ -149,6 +151,5 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     reporter.line()
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
     data = read_recipe(RunLayout(crossval.runs[0]).config_path).data
-    of_data = {name: getattr(data, name) for name in ("root", "groups", "image_column", "label_column")}
-    options = {"labels": path, **of_data}
+    options = {"labels": path, **{of: getattr(data, of) for of in ("root", "groups", "image_column", "label_column")}}
     reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))
