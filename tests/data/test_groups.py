@@ -180,7 +180,7 @@ def test_images_without_a_useful_group_are_refused():
 
 @pytest.mark.faults("D30")
 def test_a_class_with_one_image_cannot_be_in_folds():
-    with pytest.raises(DataError, match="'class2' are in one image"):
+    with pytest.raises(DataError, match="there is only one image of 'class2': their"):
         with_fold(source_of([0, 1] * 6 + [2]), "1/3", 0)
 
 

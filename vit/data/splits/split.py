@@ -131,11 +131,9 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
         whole = [class_names[label] for label in alone if len(units_of.get(label, ())) == 1]
         names = whole or [class_names[label] for label in alone]
         where, fix = (f"one {unit}", "or leave the classes out") if whole else ("one fold", "or give fewer folds")
-        raise DataError(
-            f"all images of {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)} are in {where}: their test "
-            "would have no training images",
-            f"add {unit}s with these classes, {fix}",
-        )
+        shown = f"{', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}"
+        shown = f"there is only {where} of {shown}" if where == "one image" else f"all images of {shown} are in {where}"
+        raise DataError(f"{shown}: their test would have no training images", f"add {unit}s with these classes, {fix}")
     return result
 
 
