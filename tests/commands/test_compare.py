@@ -375,11 +375,12 @@ def test_corrected_p_values_of_several_recipes_are_said_to_be_so(run, here, caps
         (["vit0", "vit1"], "One recipe with several seeds: there is nothing to compare it with."),
     ],
 )
-def test_a_page_says_where_recipes_have_no_test(run, here, folders, words):
+def test_a_page_says_where_recipes_have_no_test(run, here, folders, words, capsys):
     runs_of_seeds(run)
     compare(folders, page="page.html")
     text = Page((here / "page.html").read_text()).text
     assert words in text and ("One recipe" in text) == (folders == ["vit0", "vit1"])
+    assert ("McNemar" in capsys.readouterr().out) == (len(folders) == 3), "the table of recipes has empty columns"
 
 
 def test_an_open_test_beside_an_interval_without_zero_is_explained(run, here, capsys):

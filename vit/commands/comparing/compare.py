@@ -143,6 +143,8 @@ def _show_repeated(reporter: Reporter, comparison: "RunComparison") -> None:
         reporter.table(columns, [_repeated_row(name, difference) for name, difference in comparison.differences])
         num_tests = sum(difference.is_tested for _, difference in comparison.differences if difference is not None)
         _show_correction(reporter, '\n"p corrected" is', num_tests)
+        if not num_tests:  # one common seed or none: the runs can be tested, the recipes cannot
+            _show_pairs(reporter, comparison)
 
 
 def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
