@@ -296,7 +296,9 @@ def test_a_budget_of_few_passes_is_warned_of():
     assert "passes" not in said(summarize(whole_batches, PROTOCOL, [], None))
     short = [replace(cell, epochs=66.6 / cell.num_images * 100) for cell in cells]
     verdict = said(summarize(short, PROTOCOL, [], None))
-    assert "may change this answer." in verdict and "At 10,000 images the budget was 0.67 passes" in verdict
+    assert "may change this answer." in verdict and "At 10,000 images the budget was 0.67 passes over" in verdict
+    once = [replace(cell, epochs=1.0) for cell in cells]
+    assert "the budget was 1 pass over them" in said(summarize(once, PROTOCOL, [], None))
 
 
 def test_checkpoints_that_were_chosen_too_early_are_warned_of():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vit.console import percent
+from vit.console import count_of, percent
 from vit.csv_files import records
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
 from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
@@ -174,10 +174,8 @@ def few_passes(results: Sequence[CellResult]) -> str:
     passes = min((one.epochs for one in results if one.num_images == largest), default=FEW_PASSES)
     if round(passes, 1) >= FEW_PASSES:  # whole batches: three epochs can be 2.999
         return ""
-    return (
-        f"At {largest:,} images the budget was {passes:.2g} passes over them, too few to show the value of more "
-        "images: a longer budget may change this answer."
-    )
+    few = f"{count_of(float(f'{passes:.2g}'), 'pass', 'passes')} over them, too few to show the value of more images"
+    return f"At {largest:,} images the budget was {few}: a longer budget may change this answer."
 
 
 def num_choosing(protocol: Protocol) -> int:
