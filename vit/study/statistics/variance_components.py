@@ -83,13 +83,14 @@ class Spread:
     def reach(self) -> Floats:
         """Half the width of the 95 % interval."""
         quantile = float(stdtrit(self.freedom, 1 - ALPHA / 2))
-        of_seeds, of_images = quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images)
-        low, high = np.maximum(of_seeds, of_images), of_seeds + of_images
-        for _ in range(30):
-            middle = (low + high) / 2
-            inside = self._by_scatter(middle) > ALPHA
-            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        return np.asarray(np.maximum((low + high) / 2, NORMAL_QUANTILE * self._least_error))
+        reach = np.maximum(quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images))
+        (scale, weight), least = _nodes(self.freedom), NORMAL_QUANTILE * self._least_error
+        deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
+        for _ in range(6):  # Newton from below never goes too far, because the p value is convex
+            away = reach[..., None] / deviation
+            slope = np.exp(-away * away / 2) / deviation @ weight * (2 / np.pi) ** 0.5
+            reach = reach + (2 * ndtr(-away) @ weight - ALPHA) / slope
+        return np.asarray(np.maximum(reach, least))
 
     def _by_scatter(self, away: Floats) -> Floats:
         """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
