@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.browser import browser  # noqa: F401  a fixture
+from tests.conftest import leave_blank
 from tests.report.pages import Page
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, versions
@@ -41,10 +42,21 @@ HOSTILE = [
     "{{ 7*7 }}", "{% raw %}", "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe", "é\udce9",
     "</title></style>", "$\\frac{",
 ]  # fmt: skip
+DRAWN = {
+    "test_the_page_tells_the_run", "test_asked_twice_it_is_the_same",
+    "test_a_browser_shows_hostile_names_and_runs_nothing",
+}  # fmt: skip
 METRICS = (
     "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
     "0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n1,18,0.1,1.0,100,0.9,0.6,,0.1,2.0\n"
 )
+
+
+@pytest.fixture(autouse=True)
+def blank(request, monkeypatch):
+    """Figures are empty but in the tests of `DRAWN`: test_figures.py draws them with any names and numbers."""
+    if request.function.__name__ not in DRAWN:
+        leave_blank(monkeypatch)
 
 
 @pytest.fixture

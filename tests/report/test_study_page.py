@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.conftest import leave_blank
 from tests.report.pages import Page
 from vit.atomic_files import write_json
 from vit.errors import DataError
@@ -39,6 +40,15 @@ HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</td></table>", "{{ 7*7 }}", "{% raw %}",
     "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe", "é\udce9", "</title></style>", "$\\frac{", "_x",
 ]  # fmt: skip
+
+DRAWN = {"test_the_page_is_complete", "test_nothing_may_be_loaded_or_run"}
+
+
+@pytest.fixture(autouse=True)
+def blank(request, monkeypatch):
+    """Figures are empty but in the tests of `DRAWN`: test_study_figures.py draws them with any names and numbers."""
+    if request.function.__name__ not in DRAWN:
+        leave_blank(monkeypatch)
 
 
 def page_of(findings, folder):
