@@ -76,7 +76,7 @@ AGAIN = ("--no_compile", "--ours", "trainer.grad_checkpointing=true")
 GRAPHS = {"TORCHINDUCTOR_CUDAGRAPHS": "1"}  # torch.compile's mode reduce-overhead, for both sides
 
 
-TINY_PHOTOS = ("--images", "24", "--pairs", "1", "--workers", "0")
+TINY_PHOTOS = ("--images", "3", "--pairs", "1", "--workers", "0")
 ROWS = (
     _step("train_s16", "training ViT-S/16, 224 px, batch 256", "s16", 256, ("timm", 3.0)),
     _step("train_s16_eager", "the same, ours not compiled", "s16", 256, more=EAGER),

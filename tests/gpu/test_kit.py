@@ -37,14 +37,18 @@ def test_every_row_names_a_script_a_size_and_a_network_that_exist():
 
     from vit.models.spec import NetworkSpec
 
+    names, sizes = set(), set()
     for row in kit.ROWS:
         script, *words = row.words
         assert (ROOT / "benchmarks" / script).is_file()
         options = dict(pairwise(words))
         size = peers.SIZES[options["--size"]] if "--size" in options else peers.TI16
-        with torch.device("meta"):
-            for name in {size.name, options.get("--network", size.name)}:
-                NetworkSpec.named(name, 10).build(size.image_size)
+        names |= {(name, size.image_size) for name in (size.name, options.get("--network", size.name))}
+        sizes.add(size)
+    with torch.device("meta"):
+        for name, image_size in names:
+            NetworkSpec.named(name, 10).build(image_size)
+        for size in sizes:
             assert set(peers.networks(size, ("timm", "torchvision"))[0]) == {"timm", "torchvision"}
 
 
