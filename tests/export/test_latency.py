@@ -7,6 +7,7 @@ import torch
 
 from vit.export import latency
 from vit.export.latency import latencies
+from vit.extras.export.onnx_file import OnnxFile
 
 
 @pytest.fixture
@@ -44,16 +45,18 @@ def test_few_passes_have_no_99th_percentile(monkeypatch):
     assert row.passes == 1 and row.p99 is None and row.p50 > 0
 
 
-def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, digits_run, short, tmp_path):
-    answer = vit("evaluate", digits_run.path, "--latency", "--output", tmp_path / "found")
+def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, labels_run, short, tmp_path, monkeypatch):
+    monkeypatch.setattr(OnnxFile, "packages", ("no_such_package",))
+    answer = vit("evaluate", labels_run.path, "--latency", "--output", tmp_path / "found")
     assert answer.code == 0, answer.err
     kept = json.loads((tmp_path / "found" / "metrics.json").read_text())["latency"]
-    assert {row["engine"].split()[0] for row in kept} == {"torch", "onnx", "openvino"}
+    assert {row["engine"].split()[0] for row in kept} == {"torch", "openvino"}
+    assert "onnx is not measured: --format onnx needs no_such_package" in answer.out
     assert {row["batch_size"] for row in kept} == {1, 32} and all(row["p50"] <= row["p99"] for row in kept)
     assert "p99 ms" in answer.out and "up to 12 passes from prepared pixels to probabilities" in answer.out
 
 
-def test_export_measures_its_file_beside_the_checkpoint(vit, digits_run, short, tmp_path, monkeypatch):
+def test_export_measures_its_file_beside_the_checkpoint(vit, labels_run, short, tmp_path, monkeypatch):
     monkeypatch.setattr(latency, "OTHERS", ())  # the graphs of the test above
-    answer = vit("export", digits_run.path, "--format", "pt2", "--latency", "--output", tmp_path / "m.pt2")
+    answer = vit("export", labels_run.path, "--format", "pt2", "--latency", "--output", tmp_path / "m.pt2")
     assert answer.code == 0 and {"torch", "pt2"} <= set(answer.out.split())
