@@ -22,10 +22,11 @@ def write_teacher(
     network: str = "resnet10_small",
     temperature: float = 1.0,
     seed: int = 0,
+    **options: int,
 ) -> Network:
     """Write the checkpoint of a network with random weights, and give the network in evaluation mode."""
     torch.manual_seed(seed)
-    spec = replace(NetworkSpec.named(network, len(class_names), {}), in_chans=preprocess.channels)
+    spec = replace(NetworkSpec.named(network, len(class_names), options), in_chans=preprocess.channels)
     made = spec.build(preprocess.image_size)
     with torch.no_grad():
         for weight in (*made.parameters(), *made.buffers()):

@@ -79,9 +79,8 @@ def test_the_picture_is_resized_to_the_size_of_the_teacher(tmp_path):
 
 def test_an_onnx_file_teaches_as_its_checkpoint_whatever_its_temperature(tmp_path):
     pytest.importorskip("onnxruntime")
-    write_teacher(
-        tmp_path / "t.ckpt", network="vit_nano_patch2_8", preprocess=replace(OWN, image_size=8), temperature=3.0
-    )
+    own = {"network": "vit_nano_patch2_8", "depth": 1, "preprocess": replace(OWN, image_size=8)}
+    write_teacher(tmp_path / "t.ckpt", **own, temperature=3.0)
     vit.export(tmp_path / "t.ckpt", format="onnx", output=tmp_path / "t.onnx")
     student = replace(STUDENT, image_size=8)
     images = batch_of(student.normalize(PIXELS[..., :8, :8]))
