@@ -51,7 +51,9 @@ def test_channels_from_training_to_export(channels, vit, here):
     assert vit("explain", run, image, "--output", "explained", "--method", "rollout").code == 0
     assert vit("export", run, "--format", "onnx", "--output", "model.onnx").code == 0
     assert vit("predict", "model.onnx", data, "--recursive", "--output", "q.csv").code == 0
-    assert [row["label"] for row in rows(here / "q.csv")] == [row["label"] for row in found]
+    for one, other in zip(found, rows(here / "q.csv"), strict=True):
+        assert one["label"] == other["label"]
+        assert float(one["probability"]) == pytest.approx(float(other["probability"]), abs=0.01)  # bfloat16 and float32
     answer = vit("export", run, "--format", "timm", "--output", "t.safetensors")
     assert answer.code == 2 and f"the network sees {channels}" in answer.err
 
