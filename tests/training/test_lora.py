@@ -163,7 +163,17 @@ def test_a_network_of_timm_s():
 def start(vit, colors, tmp_path_factory):
     """A ViT that has seen the colors for a step, as weights to start from."""
     out = tmp_path_factory.mktemp("start")
-    words = ("--network", "vit_nano_patch2_8", "--optim.steps", 1, "--batch_size", 8, *QUICK)
+    words = (
+        "--network",
+        "vit_nano_patch2_8",
+        "--model.network.depth",
+        2,
+        "--optim.steps",
+        1,
+        "--batch_size",
+        8,
+        *QUICK,
+    )
     assert vit("train", colors, *words, "--out", out).code == 0
     return run_folder(out)
 
