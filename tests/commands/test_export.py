@@ -14,9 +14,28 @@ from sklearn.datasets import load_digits
 from tests.commands.following import next_words
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.extras.export import onnx_file
+from vit.extras.int8 import formats
 from vit.inference.predictor import load
 
 pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def traced_once():
+    """The graph of one checkpoint is made once for all tests: it takes seconds."""
+    known, trace = {}, onnx_file.graph_of
+
+    def graph_of(trained):
+        key = trained.description.temperature, *(float(one.sum()) for one in trained.network.state_dict().values())
+        if key not in known:
+            known[key] = trace(trained).SerializeToString()
+        return onnx.ModelProto.FromString(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (onnx_file, formats):
+            patch.setattr(module, "graph_of", graph_of)
+        yield
 
 
 @pytest.mark.parametrize(
