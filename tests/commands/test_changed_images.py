@@ -11,7 +11,10 @@ from vit.data.splits.split import read_splits
 from vit.extras.demo.page import examples_of
 
 pytestmark = pytest.mark.usefixtures("here")
-TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--optim.steps", 2, "--optim.batch_size", 8)
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--optim.steps", 2,
+    "--optim.batch_size", 8,
+)  # fmt: skip
 
 
 @pytest.fixture

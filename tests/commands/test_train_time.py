@@ -15,8 +15,9 @@ from vit.training import trials
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.loop import Classifier
 
-OPTIONS = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--augment", "strong",
-           "--model.network.drop_path_rate", 0.2, "--keep_state", "true", "--wandb", "off")  # fmt: skip
+OPTIONS = ("--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--batch_size", 6, "--precision", "32-true",
+           "--augment", "strong", "--model.network.drop_path_rate", 0.2, "--keep_state", "true",
+           "--wandb", "off")  # fmt: skip
 
 
 @pytest.fixture

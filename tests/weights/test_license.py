@@ -80,7 +80,7 @@ def test_a_description_keeps_it_and_old_ones_have_none():
 
 
 @pytest.fixture(scope="module")
-def trained(vit, digits_run, tmp_path_factory):
+def trained(vit, digits_run, colors, tmp_path_factory):
     """A run that started from a folder whose card restricts."""
     folder = tmp_path_factory.mktemp("license")
     (folder / "hub").mkdir()
@@ -89,7 +89,7 @@ def trained(vit, digits_run, tmp_path_factory):
     assert exported.code == 0 and "license of the first weights" not in exported.out + exported.err
     (folder / "hub" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
     options = ("--epochs", 1, "--precision", "32-true", "--keep_state", "true", "--wandb", "off", "--out", folder)
-    answer = vit("train", "digits", "--init_from", folder / "hub", "--model.network.num_heads", 4, *options, drawn=True)
+    answer = vit("train", colors, "--init_from", folder / "hub", "--model.network.num_heads", 4, *options, drawn=True)
     assert answer.code == 0, answer.err
     return run_folder(folder), answer
 
