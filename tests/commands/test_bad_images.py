@@ -8,7 +8,9 @@ from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
 
-QUICK = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off")
+QUICK = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 4, "--wandb", "off",
+)  # fmt: skip
 HTML = b"<!DOCTYPE html><html><body>404</body></html>"
 
 

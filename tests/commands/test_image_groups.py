@@ -13,7 +13,10 @@ from vit.checkpoints.result import RunResult
 from vit.inference.scores.intervals import Metric
 
 PATTERN = r"(\d\d)\.png"  # image 07 of each class is one group
-QUICK = ("--network", "vit_nano_patch2_8", "--data.groups", PATTERN, "--data.test", 0.3, "--wandb", "off")
+QUICK = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.groups", PATTERN, "--data.test", 0.3,
+    "--wandb", "off",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +147,8 @@ def test_a_study_counts_groups(vit, data, tmp_path):
         0.3,
         "--set",
         "model.preprocess.image_size=8",
+        "--set",
+        "model.network.depth=1",
         "--jobs",
         1,
     )

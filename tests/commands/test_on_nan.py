@@ -11,7 +11,7 @@ from vit.commands.training import train_progress
 from vit.data.loading.module import ImageDataModule
 from vit.training.loop import Classifier
 
-VIT = ("--network", "vit_nano_patch2_8")
+VIT = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1)
 CNN = ("--network", "resnet10_small")
 QUICK = ("--epochs", 3, "--batch_size", 6, "--augment", "none", "--precision", "32-true", "--wandb", "off")
 
