@@ -4,6 +4,7 @@ import io
 import re
 import signal
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from vit.inference.rows import to_json
 pytestmark = linux_only
 LIMIT = 200_000  # bytes of a request
 SECONDS = 6  # a client of 64 on a busy machine may take seconds to send its head
+HTTP = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would read all certificates for each request
 IMPATIENT = 2  # where a client never sends the rest
 
 
@@ -34,14 +36,14 @@ class Service:
         until = time.monotonic() + 120
         while time.monotonic() < until and self.process.poll() is None:
             try:
-                httpx.get(f"{self.address}/health", timeout=5)
+                httpx.get(f"{self.address}/health", timeout=5, verify=HTTP)
                 return
             except httpx.TransportError:
                 time.sleep(0.1)
         raise AssertionError(finish(folder, self.process, 10))
 
     def post(self, **content):
-        return httpx.post(f"{self.address}/predict", timeout=60, **content)
+        return httpx.post(f"{self.address}/predict", timeout=60, verify=HTTP, **content)
 
 
 @pytest.fixture(scope="module")
