@@ -132,10 +132,10 @@ DRAWING = ("compare", "crossval", "evaluate", "inspect", "probe", "report", "stu
 
 @cache
 def _blank(kind: str) -> bytes:
-    """An empty figure as a file."""
+    """An empty figure as a file, wider than a phone."""
     from matplotlib.figure import Figure
 
-    Figure(figsize=(1, 1)).savefig(buffer := io.BytesIO(), format=kind)
+    Figure(figsize=(6, 1)).savefig(buffer := io.BytesIO(), format=kind)
     return buffer.getvalue()
 
 
@@ -174,6 +174,10 @@ def ask(*arguments: object, drawn: bool = False, figures: bool = False) -> Answe
             patch.setattr(command_module(arguments[0]), "_draw", lambda *_: None)
         elif not figures and (trains or (arguments[:1] and arguments[0] in DRAWING)):
             leave_blank(patch)
+        if arguments[:1] == ("inspect",):
+            from vit.explain import inspection
+
+            patch.setattr(inspection, "image_sizes_around", lambda side, _: [side, 2 * side])  # of seven, each counted
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 
