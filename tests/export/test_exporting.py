@@ -23,13 +23,12 @@ from vit.commands.exporting.export import export as command
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export import exporting, weights
-from vit.export.exporting import Program, export, export_format
+from vit.export.exporting import export, export_format
 from vit.export.format import Format
 from vit.export.verify import ExportDifference, compare, random_images
 from vit.export.weights import Weights, _crop_pct
 from vit.extras.export import onnx_file
 from vit.extras.export.onnx_file import OnnxFile
-from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import describe_input
 from vit.inference.engine import Engine
 from vit.weights.open import open_pretrained
@@ -135,8 +134,9 @@ def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
 
 def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written, tmp_path):
     folder = os.fsencode(Path(exporting.__file__).parent)
-    Program().write(trained("vit"), tmp_path / "m.pt2")
-    OpenVinoFiles().write(trained("vit"), tmp_path / "m")
+    for name in ("pt2", "openvino"):
+        found = export(trained("vit", temperature=0.5), name, tmp_path / NAMES[name])
+        assert found.num_images == 8 and found.largest < 1e-5 and found.num_labels == 0
     for path in (written, tmp_path / "m.pt2", tmp_path / "m" / "openvino_model.xml"):
         content = path.read_bytes()
         assert folder not in content and b"deployment.py" not in content
@@ -145,7 +145,6 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        ("vit", "pt2"),
         ("vit_later", "safetensors"),
         ("vit_eva", "pt2"),
         ("cnn", "openvino"),
