@@ -202,20 +202,20 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     assert rows(study) == rows(whole[0])
 
 
-@on_digits
+@on_files
 def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
-    tuned = ("--tune", "optim.lr=x0.000001,x0.000002,x1", "--sizes", given.sizes[1], "--budget", "steps:30")
+    tuned = ("--tune", "optim.lr=x0.000001,x0.000002,x1", "--sizes", given.sizes[1], "--budget", "steps:20")
     answer = vit(*given.line, *tuned, "--out", tmp_path)
     assert answer.code == 0, answer.err
     results, protocol, _ = collect(tmp_path / given.name)
-    assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.003"}
+    assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
     folders = [path.parent.name for path in (tmp_path / given.name).rglob("result.json")]
-    assert sum("lr-3e-09" in name for name in folders) == 4  # each of two seeds tries all values for itself
+    assert sum("lr-1e-09" in name for name in folders) == 4  # each of two seeds tries all values for itself
     assert "chosen among 3 settings" in protocol["tuning"]
-    assert "pool=mean took the highest lr (50 images). Give --tune more values." in answer.out
+    assert "pool=mean took the highest lr (24 images). Give --tune more values." in answer.out
     assert "  cells    12, 2 at a time" in answer.out
     assert "12/12  pool=" in answer.err
-    rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-3e-09-*/result.json"))
+    rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-1e-09-*/result.json"))
     rejected.unlink()  # as if another machine were still trying values of this network
     answer = vit("report", tmp_path / given.name)
     assert answer.code == 0, answer.err

@@ -15,7 +15,7 @@ def probed(digits_run, tmp_path_factory):
     recipe = Recipe(data=DataConfig("digits"), model=ModelConfig(init_from=str(digits_run.best)))
     source = plan_of(recipe).source
     hashes, folder = read_contents(source).by_path(source), tmp_path_factory.mktemp("features")
-    sizes = (30, 200, len(source.splits["train"]))
+    sizes = (30, len(source.splits["train"]))
     return frozen_results("ViT", recipe, sizes, [source] * 3, folder, hashes), sizes, source, folder
 
 
