@@ -18,7 +18,7 @@ from vit.weights.adapt import head_names
 
 CLASSES = ("cat", "dög", "<b>hat</b>")
 SMALL: dict[str, dict[str, Any]] = {
-    "vit": {"name": "vit_nano_patch2_8", "depth": 2},
+    "vit": {"name": "vit_nano_patch2_8", "depth": 1},
     "vit_mean": {"name": "vit_nano_patch2_8", "depth": 2, "pool": "mean", "pos_embed": "sincos2d"},
     "vit_post": {"name": "vit_nano_patch2_8", "depth": 2, "norm_placement": "post"},
     "vit_later": {"name": "vit_nano_patch2_8", "depth": 2, "pos_embed": "rope2d", "stem": "conv"},

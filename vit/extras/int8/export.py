@@ -7,7 +7,6 @@ judged by what matters: the labels of images, from the bytes of their files, bes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 
 import numpy as np
 import numpy.typing as npt
@@ -175,11 +174,7 @@ def export_int8(
         if factor != 1.0:
             temperature = exported.description.temperature * factor
             exported = replace(exported, description=replace(exported.description, temperature=temperature))
-            if written.is_dir():
-                rmtree(written)
-            else:
-                written.unlink()
-            int8_format.write_int8(exported, written, images, progress)  # the same ranges, and another last division
+            int8_format.describe(exported, written, factor)
             scored = measure(int8_format.engine(written))
         if fitted_on is not None and isinstance(scored, ScoredImages):
             names = exported.description.class_names
@@ -200,9 +195,7 @@ def export_int8(
 
 def _temperature_factor(scored: Scored) -> float:
     """By what the temperature of int8 should be multiplied; 1 where the images do not tell, and with several labels."""
-    if not isinstance(scored, ScoredImages):
-        return 1.0
-    return fit_temperature(replace(scored, temperature=1.0)).value
+    return fit_temperature(replace(scored, temperature=1.0)).value if isinstance(scored, ScoredImages) else 1.0
 
 
 def _answers(expected: Scored, scored: Scored, before: Description, after: Description, count: int) -> Int8Answers:

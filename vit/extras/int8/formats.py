@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor
 
 from vit.checkpoints.format import KEY
@@ -19,7 +20,7 @@ from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
-from vit.inference.engines.engine_names import without_telemetry
+from vit.inference.engines.engine_names import import_openvino, without_telemetry
 from vit.inference.engines.exported_engines import INPUT, OnnxEngine, OpenVinoEngine, OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
@@ -47,11 +48,17 @@ class OnnxInt8(OnnxFile):
         model = onnx_int8(graph_of(trained), images, progress)
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
-    def describe(self, trained: LoadedModel, path: Path) -> None:
-        """Change the description in a written file. The graph stays as it is."""
+    def describe(self, trained: LoadedModel, path: Path, divisor: float = 1.0) -> None:
+        """Change the description in a written file, and divide its logits by a number before their softmax."""
         import onnx
 
         model = onnx.ModelProto.FromString(path.read_bytes())
+        if divisor != 1.0:
+            softmax = model.graph.node.pop()
+            division = onnx.helper.make_node("Div", [*softmax.input, "divisor"], ["divided"])
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(divisor), "divisor"))
+            softmax.input[:] = ["divided"]
+            model.graph.node.extend((division, softmax))
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
     def engine(self, path: Path) -> Classifies:
@@ -68,8 +75,12 @@ class OpenVinoInt8(OpenVinoFiles):
         path.mkdir()
         save(openvino_int8(convert(trained, "--format openvino"), images, progress), path / OPENVINO_GRAPH)
 
-    def describe(self, trained: LoadedModel, path: Path) -> None:
+    def describe(self, trained: LoadedModel, path: Path, divisor: float = 1.0) -> None:
         model = read(path / OPENVINO_GRAPH)
+        if divisor != 1.0:
+            logits = model.graph.outputs[0].node.input_value(0).node.input(0)
+            quotient = import_openvino("int8").opset13.divide(logits.get_source_output(), np.float32(divisor))
+            logits.replace_source_output(quotient.output(0))
         model.graph.set_rt_info(description_text(trained.description), [KEY])
         with TemporaryDirectory(dir=path.parent) as folder:  # the weights of the graph are still mapped
             save(model, Path(folder) / OPENVINO_GRAPH)
@@ -77,8 +88,7 @@ class OpenVinoInt8(OpenVinoFiles):
                 file.replace(path / file.name)
 
     def engine(self, path: Path) -> Classifies:
-        graph = path / OPENVINO_GRAPH
-        return OpenVinoEngine(read(graph), "32-true", graph)
+        return OpenVinoEngine(read(path / OPENVINO_GRAPH), "32-true", path / OPENVINO_GRAPH)
 
 
 FORMATS: dict[str, OnnxInt8 | OpenVinoInt8] = {"onnx": OnnxInt8(), "openvino": OpenVinoInt8()}
