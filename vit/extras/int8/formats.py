@@ -55,8 +55,9 @@ class OnnxInt8(OnnxFile):
         model = onnx.ModelProto.FromString(path.read_bytes())
         if divisor != 1.0:
             softmax = model.graph.node.pop()
+            assert softmax.op_type == "Softmax"
             division = onnx.helper.make_node("Div", [*softmax.input, "divisor"], ["divided"])
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(divisor), "divisor"))
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(divisor, np.float32), "divisor"))
             softmax.input[:] = ["divided"]
             model.graph.node.extend((division, softmax))
         path.write_bytes(described(model, trained, INT8).SerializeToString())
