@@ -23,17 +23,7 @@ from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, OpenVinoEngine, convert, read
 from vit.inference.files import ListedImages, list_images
-from vit.inference.prediction import (
-    Frames,
-    Image,
-    Named,
-    Prediction,
-    is_one,
-    named,
-    read_input,
-    rows_of,
-    status_of,
-)
+from vit.inference.prediction import Frames, Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
 from vit.inference.scores.scored_images import above
 from vit.tasks.task import task_with
 

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 SortBy = Literal["copy", "link", "move"]
 APART = ("unsure", "novel")  # statuses of images without a label, which get folders of their own
 _DONE = {"copy": "copied", "link": "linked", "move": "moved"}
-_PREDICTED = """The labels of these folders are predictions of `vit predict --sort_into`.
-
-Move files to their true classes, then delete this file. Until then, `vit` warns of it: the model that sorted the files
-agrees with all of them, so that an accuracy on them says nothing, and a training on them learns its errors.
-"""
+_PREDICTED = "These labels are predictions, and errors agree with their model. Correct them, then delete this file.\n"
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label

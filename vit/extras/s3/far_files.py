@@ -202,8 +202,7 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
                             raise _LongAnswerError
                     return b"".join(parts)
 
-            connect, read = patience.connect_seconds, patience.seconds
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+            timeout = aiohttp.ClientTimeout(sock_connect=patience.connect_seconds, sock_read=patience.seconds)
             options["client_kwargs"] = {"timeout": timeout, "response_class": Answer}
         elif kind == "s3":
             waiting = {"connect_timeout": patience.connect_seconds, "read_timeout": patience.seconds}
