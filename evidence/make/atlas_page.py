@@ -194,12 +194,11 @@ def beside_frozen(atlas: Atlas) -> dict[DifferenceRow, DifferenceRow]:
 
 def agreement(atlas: Atlas) -> Iterator[str]:
     """Whether frozen and fine-tuned networks have the same one ahead, by set, side and number of images."""
-    yield table_line(("set", "side", "images", "seeds", "fine-tuned", "frozen", "frozen, 224 px", "same ahead"))
-    yield table_line(["---"] * 8)
-    rows, whole = beside_frozen(atlas), atlas.at("frozen", SIDE)
+    yield table_line(("set", "side", "images", "seeds", "fine-tuned", "frozen", "same ahead"))
+    yield table_line(["---"] * 7)
+    rows = beside_frozen(atlas)
     for own, beside in rows.items():
-        full = whole.get(own.images, {}).get(own.set)
-        words = ["" if row is None else points(row.gap, row.low, row.high) for row in (own, beside, full)]
+        words = [points(row.gap, row.low, row.high) for row in (own, beside)]
         side, same = f"{own.side} px", "yes" if own.gap * beside.gap > 0 else "no"
         yield table_line((own.set, side, f"{own.images:,}", str(own.seeds), *words, same))
     decided = [own.gap * beside.gap > 0 for own, beside in rows.items() if max(own.p, beside.p) < ALPHA]
@@ -215,11 +214,11 @@ def agreement(atlas: Atlas) -> Iterator[str]:
 def agreement_text(atlas: Atlas) -> str:
     """How often frozen and fine-tuned networks have the same one ahead, as `vit study` says it, too."""
     rows = beside_frozen(atlas)
-    same = sum(own.gap * beside.gap > 0 for own, beside in rows.items())
-    num_sets = len({own.set for own in rows})
-    num_small = len({own.set for own in rows if own.side == SMALL_SIDE})
-    where = f"on {num_sets} sets of photographs, {num_small} at {SMALL_SIDE} pixels"
-    return f"the same network was ahead in {share(same, len(rows), ' cases')} {where}"
+    texts = []
+    for side in (SIDE, SMALL_SIDE):
+        same = [own.gap * beside.gap > 0 for own, beside in rows.items() if own.side == side]
+        texts.append(f"{share(sum(same), len(same))} at {side}")
+    return f"on {len({own.set for own in rows})} sets the same was ahead in {' pixels and '.join(texts)}"
 
 
 def _place(row: DifferenceRow) -> tuple[int, int, int]:
@@ -252,15 +251,15 @@ def unfinished(atlas: Atlas) -> Iterator[str]:
     wanted = {(name, stage, SIDE) for name in read_sets() for stage in ("frozen", "second")}
     wanted |= {(name, "frozen", SMALL_SIDE) for name in CHOSEN}
     missing = sorted(wanted - {(row.set, row.stage, row.side) for row in atlas.sets})
-    own = [row for row in atlas.errors if row.stage == "tuned"]
-    done = {name: sum(row.set == name for row in own) for name in CHOSEN}
+    own = [(row.set, row.side) for row in atlas.errors if row.stage == "tuned"]
+    done = {(name, side): own.count((name, side)) for side in (SMALL_SIDE, SIDE) for name in CHOSEN}
     if not missing and min(done.values()) >= WHOLE:
-        yield f"All sets are finished: {WHOLE} trainings for each of {', '.join(CHOSEN)}."
+        yield f"All sets are finished: {WHOLE} trainings at each side for each of {', '.join(CHOSEN)}."
         return
-    trained = ", ".join(f"{name} {count} of {WHOLE}" for name, count in done.items())
+    trained = ", ".join(f"{name} {side} px {count}" for (name, side), count in done.items() if count < WHOLE)
     left = ", ".join(f"{name} at {side} pixels ({stage})" for name, stage, side in missing)
     frozen = f"Frozen networks lack {left}." if left else "All frozen networks are measured."
-    yield f"Finished trainings: {trained}. {frozen} `make results ROW=atlas` goes on."
+    yield f"Finished, of {WHOLE} trainings: {trained}. {frozen} `make results ROW=atlas` goes on."
 
 
 BLOCKS = {one.__name__: one for one in (answer, by_size, sets, agreement, forecasts, unfinished)}
@@ -315,9 +314,10 @@ def _curves(axes: Axes, by: By) -> None:
 def _beside(axes: Axes, atlas: Atlas) -> None:
     """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
     stages = {name: atlas.at(*key) for name, key in _stages().items() if key[0] != "second"}
-    tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
-    pairs = ((row.set, row.images) for row in tuned if row.set in atlas.at("frozen", row.side).get(row.images, {}))
-    rows = list(dict.fromkeys(pairs))
+    rows = sorted(
+        {(row.set, row.images) for row in beside_frozen(atlas)},
+        key=lambda row: (list(read_sets()).index(row[0]), row[1]),
+    )
     axes.axvline(0, color="0.4", lw=0.8)
     for index, (label, by) in enumerate(stages.items()):
         color, marker = look(index)
@@ -333,7 +333,7 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
     axes.invert_yaxis()
     axes.set(xlabel="errors of CNN minus ViT (points)", title="Frozen and fine-tuned")
     if rows:
-        axes.legend(fontsize=6.5, frameon=False)
+        axes.legend(fontsize=6.5, frameon=False, loc="lower right")
 
 
 def with_agreement(code: str, atlas: Atlas) -> str:

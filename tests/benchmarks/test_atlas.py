@@ -216,10 +216,10 @@ def test_large_splits_are_cut_to_the_class_fractions_of_all():
 def test_each_stage_of_trainings_holds_the_one_before():
     """`vit study` refuses to leave out finished cells."""
     from atlas import jobs
-    from atlas_rows import CHOSEN, WHOLE
+    from atlas_rows import CHOSEN, SIDE, SMALL_SIDE, WHOLE, Key
 
-    for name in CHOSEN:
-        stages = [(sizes, seeds) for key, sizes, seeds in jobs() if key.set == name and key.stage == "tuned"]
+    for wanted in (Key(name, "tuned", side) for name in CHOSEN for side in (SMALL_SIDE, SIDE)):
+        stages = [(sizes, seeds) for key, sizes, seeds in jobs() if key == wanted]
         for (sizes, seeds), (more_sizes, more_seeds) in itertools.pairwise(stages):
             assert set(sizes) <= set(more_sizes) and seeds <= more_seeds
         assert 2 * len(stages[-1][0]) * stages[-1][1] == WHOLE

@@ -75,12 +75,12 @@ class Pair:
         """Both ends of the gap's interval with so many times the images.
 
         Few images that differ have no normal mean. Where all seeds agree on them, the end away from 0 is Wilson's;
-        else Wilson's shift counts as much as the third moment of the images' effects does.
+        else Wilson's shift counts as much as the images' effects are skewed.
         """
         gaps, reach = self.gaps(), float(spread.reach())
         of_images, agree = gaps.mean(axis=0), not np.ptp(gaps, axis=0).any()
         gap, variance = float(of_images.mean()), float(spread.by_seeds + spread.by_images)
-        skewness = abs(float(np.mean(of_images**3))) / (times * of_images.size * variance)
+        skewness = float(np.sign(gap) * np.mean((of_images - gap) ** 3)) / (times * of_images.size * variance)
         few = max(agree, min(skewness, 1.0)) * NORMAL_QUANTILE**2 / (2 * times * self.num_units)
         far = max(reach, few + float(np.hypot(few, reach * gaps.any())))
         return gap - (reach if gap > 0 else far), gap + (reach if gap < 0 else far)
