@@ -226,7 +226,7 @@ def test_failures_become_codes(vit, monkeypatch, failure, code, words):
 
 
 def test_a_second_ctrl_c_at_the_end_shows_no_traceback(tmp_path):
-    script = "import atexit, os, signal; import vit.__main__ as program; end = lambda *_: os.kill(os.getpid(), 2)\n"
+    script = "import atexit, signal; import vit.__main__ as program; end = lambda *_: signal.raise_signal(2)\n"
     script += "atexit.register(end); program._dispatch = end; raise SystemExit(program.main())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == -2 and done.stderr == "vit: error[130]: interrupted\n"

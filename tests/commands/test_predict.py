@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 import torch
@@ -257,8 +258,9 @@ def test_files_of_several_frames_are_counted(vit, digits_run, here):
 
 
 @pytest.mark.faults("I9")
-def test_data_of_which_some_files_may_have_several_frames_say_so(colors):
+def test_data_of_which_some_files_may_have_several_frames_say_so(colors, tmp_path):
+    folder = shutil.copytree(colors, tmp_path / "colors")
     for name in ("red", "blue"):
-        Image.new("RGB", (8, 8)).save(colors / name / "a.TIF", "TIFF")
+        Image.new("RGB", (8, 8)).save(folder / name / "a.TIF", "TIFF")
     said = "2 GIF, TIFF or DICOM files: of several frames or pages the first counts"
-    assert said in open_source(str(colors)).notes
+    assert said in open_source(str(folder)).notes

@@ -48,10 +48,10 @@ def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos,
 def test_labels_that_are_predictions_are_warned_of_until_somebody_corrects_them(vit, digits_run, photos, here):
     """Evaluated with the model that sorted them, all are right."""
     api.predict(digits_run.path, photos, recursive=True, sort_into="sorted")
-    warned = vit("evaluate", digits_run.path, "sorted")
+    warned = vit("evaluate", digits_run.path, "sorted", "--output", "first")
     assert warned.code == 0 and "WARNING: the labels are predictions" in warned.err
     Path("sorted", PREDICTED_NAME).unlink()
-    assert "the labels are predictions" not in vit("evaluate", digits_run.path, "sorted").err
+    assert "the labels are predictions" not in vit("evaluate", digits_run.path, "sorted", "--output", "second").err
 
 
 def test_unsure_images_lie_apart_below_their_best_guess(digits_run, photos, here):

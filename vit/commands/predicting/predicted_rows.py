@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SortBy = Literal["copy", "link", "move"]
 APART = ("unsure", "novel")  # statuses of images without a label, which get folders of their own
 _DONE = {"copy": "copied", "link": "linked", "move": "moved"}
-_PREDICTED = "These labels are predictions, and errors agree with their model. Correct them, then delete this file.\n"
+_PREDICTED = "The labels are predictions, and errors agree with their model. `vit` warns while this file is here.\n"
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label
