@@ -225,11 +225,16 @@ def test_failures_become_codes(vit, monkeypatch, failure, code, words):
     refused(vit("train"), code, *words)
 
 
-def test_a_second_ctrl_c_at_the_end_shows_no_traceback(tmp_path):
-    script = "import atexit, signal; import vit.__main__ as program; end = lambda *_: signal.raise_signal(2)\n"
+@pytest.mark.parametrize(("before", "code", "said"), [
+    ("default_int_handler", -2, "vit: error[130]: interrupted\n"),
+    ("SIG_IGN", 0, ""),  # as of a program in the background of a shell
+])  # fmt: skip
+def test_a_second_ctrl_c_at_the_end_shows_no_traceback(tmp_path, before, code, said):
+    script = f"import atexit, signal; import vit.__main__ as program; signal.signal(2, signal.{before})\n"
+    script += "end = lambda *_: signal.raise_signal(2)\n"
     script += "atexit.register(end); program._dispatch = end; raise SystemExit(program.main())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == -2 and done.stderr == "vit: error[130]: interrupted\n"
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])

@@ -93,8 +93,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         return _report(*_failure(error))
     finally:
-        if argv is None:  # the program ends: another Ctrl-C is obeyed without a traceback
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not one that ignores it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the program ends: another Ctrl-C shows no traceback
 
 
 def _open_closed_outputs() -> None:
