@@ -54,6 +54,14 @@ def test_quiet_names_what_a_warning_is_about(capsys):
     ]  # fmt: skip
 
 
+def test_long_names_of_columns_leave_room_for_the_names_of_rows(capsys):
+    """Runs of one second have their paths as names: the names of the options had no width at all."""
+    paths = [f"/a/long/folder/of/{name}/runs/seed1/photos/vit_nano_patch2_8/20261130-044730" * 2 for name in "ab"]
+    Reporter().table(("", *paths), [("training images", "20 (set 1)", "20 (set 2)"), ("seed", "1", "12345678")])
+    shown = capsys.readouterr().out
+    assert "training images" in shown and "20 (set 1)" in shown and "12345678" in shown
+
+
 def test_a_table_escapes_and_aligns(capsys):
     Reporter().table(("class", "images"), [("[red]a\n", 5), ("bb", 123)])
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [

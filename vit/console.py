@@ -86,8 +86,9 @@ class Reporter:
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for column, name in enumerate(shown):
             numeric = all(row[column][:1].isdigit() or row[column][:1] in "-.<>" for row in cells)
-            # in a narrow terminal, paths and names are folded before a number is
-            table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
+            # in a narrow terminal, paths and names are folded, also those of columns, and numbers are not
+            whole = max(cell_len(row[column]) for row in cells) if numeric else None
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=whole)
         for row in cells:
             table.add_row(*map(Text, row))
         with self.out.capture() as drawn:
