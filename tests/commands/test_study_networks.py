@@ -188,7 +188,7 @@ def test_small_images_have_small_networks(vit, tmp_path, draw_classes):
         (60_000, 10, [6000, 13_000, 28_000, "all"]),
         (1000, 200, [400, 540, 740, "all"]),
         (3900, 1500, [3000, "all"]),
-        (3150, 1500, ["all"]),  # 3,000 and 3,100 took most of the time, and told nothing
+        (3150, 1500, ["all"]),  # 3,000 and 3,100 took most of the time, and showed nothing
         (997, 498, ["all"]),
         (12, 2, ["all"]),
     ],
