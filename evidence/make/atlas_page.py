@@ -318,9 +318,9 @@ def _curves(axes: Axes, by: By) -> None:
 def _beside(axes: Axes, atlas: Atlas) -> None:
     """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
     stages = {name: atlas.at(*key) for name, key in _stages().items() if key[0] != "second"}
+    names = list(read_sets())
     rows = sorted(
-        {(row.set, row.images) for row in beside_frozen(atlas)},
-        key=lambda row: (list(read_sets()).index(row[0]), row[1]),
+        {(row.set, row.images) for row in beside_frozen(atlas)}, key=lambda row: (names.index(row[0]), row[1])
     )
     axes.axvline(0, color="0.4", lw=0.8)
     for index, (label, by) in enumerate(stages.items()):

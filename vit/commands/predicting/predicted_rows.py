@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SortBy = Literal["copy", "link", "move"]
 APART = ("unsure", "novel")  # statuses of images without a label, which get folders of their own
 _DONE = {"copy": "copied", "link": "linked", "move": "moved"}
-_PREDICTED = "The labels are predictions, and errors agree with their model. `vit` warns while this file is here.\n"
+_PREDICTED = "The labels of these folders are predictions of a model. `vit` warns of it while this file is here.\n"
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label
@@ -185,7 +185,8 @@ class SortedFiles:
             for done, (path, place) in enumerate(links_first):  # a link is read before its file moves
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    (place.parent.parent / PREDICTED_NAME).write_text(_PREDICTED, encoding="utf-8")
+                    if not (marker := place.parent.parent / PREDICTED_NAME).exists():
+                        marker.write_text(_PREDICTED, encoding="utf-8")
                     self._bring(Path(path), place)
                 except OSError as error:
                     problem = f"cannot {self.by} {path} to {place}: {error.strerror}"

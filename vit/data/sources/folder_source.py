@@ -214,9 +214,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     if tables := [os.path.join(place, name) for place in places for name in _tables_in(root / place)]:
         notes.append(f"classes are the names of the folders; tables beside them are not read: {some_of(tables, 3)}")
     if (root / PREDICTED_NAME).exists():
-        notes.append(
-            f"WARNING: the labels are predictions and prove nothing about their model: see {root / PREDICTED_NAME}"
-        )
+        notes.append(f"WARNING: the labels are predictions, and say nothing of their model: {root / PREDICTED_NAME}")
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])

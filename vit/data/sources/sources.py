@@ -136,7 +136,7 @@ def _add_notes(source: Source) -> None:
         if (original := original_of(name)) in counted
     ]
     notes += filter(None, [describe_escapes(names)])
-    paths = (path.lower() for samples in source.splits.values() for path in samples.paths)
+    paths = (path[-5:].lower() for samples in source.splits.values() for path in samples.paths)
     if framed := sum(path.endswith((".gif", ".tif", ".tiff", ".dcm")) for path in paths):
         notes.append(f"{count_of(framed, 'GIF, TIFF or DICOM file')}: of several frames or pages the first counts")
     levels = levels_of(names)  # where two classes have a group in common

@@ -163,7 +163,7 @@ def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
     if metric is None:
         return "", ""
     if name == "ece":
-        return percent(metric["value"]), percent(metric["chance"], sign=" by chance")
+        return percent(metric["value"]), f"{percent(metric['chance'], sign='')} by chance"
     scale, digits = (1, 4) if name == "nll" else (100, 2)
     value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
     return value + " %" * (name != "nll"), f"{low} to {high}"
@@ -230,5 +230,5 @@ def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> dict[str, Any]:
         "coverage": f"{100 * row.coverage:g}",
         "measured": cell_of(row.measured),
         "mean_size": f"{row.mean_size:.2f}" + f" ({row.unlimited} classes in every set)" * bool(row.unlimited),
-        "lowest": percent(lowest, 1, f" ({name})"),
+        "lowest": f"{percent(lowest, 1, '')} ({name})",
     }
