@@ -171,9 +171,10 @@ def evaluate(
     recipe = None if run is None else read_recipe(run.config_path)
     table = Path(data or ("" if recipe is None else recipe.data.source))
     weak = scoring.weak_groups_of(traits, scored, samples, table, columns, source, class_names)
-    named = f"the average of {', '.join(models)}" if others else model
+    named = model
     network = Path(model).name if recipe is None else str(recipe.model.network["name"])
-    network = f"ensemble of {len(models)} models" if others else network
+    if others:
+        named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
     images = EvaluatedImages(
         named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
         rules, weak,
