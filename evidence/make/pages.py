@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from atlas_page import FIGURE, PAGE, write_atlas
+from atlas_figure import FIGURE, PAGE, write_atlas
 from blocks import network_lines, results_page
 from claims import answers_of, claims_page, lines_of
 from definitions import ROOT, Row, read_evidence

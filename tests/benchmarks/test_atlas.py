@@ -178,7 +178,8 @@ def test_standard_errors_cover_seeds_and_images():
 
 
 def test_the_page_is_that_of_the_rows():
-    from atlas_page import BLOCKS, FIGURE, FROZEN, PAGE, Atlas, agreement_text, page, shown, with_agreement
+    from atlas_figure import FIGURE, FROZEN, PAGE, shown
+    from atlas_page import BLOCKS, Atlas, agreement_text, page, with_agreement
     from figures import stated
 
     from vit.study.frozen.frozen import AGREEMENT
