@@ -193,6 +193,15 @@ def own_launcher_variables() -> Iterator[None]:
     os.environ.update(before)
 
 
+@pytest.fixture(autouse=True)
+def clean_start_folder() -> Iterator[None]:
+    """A test that leaves a file in the folder of the repository fails: the next test or a user would find it."""
+    folder = Path.cwd()
+    before = set(os.listdir(folder))
+    yield
+    assert not [name for name in set(os.listdir(folder)) - before if not name.startswith((".", "__"))], folder
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder for the test."""
