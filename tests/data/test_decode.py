@@ -160,11 +160,12 @@ def test_transparent_colors_are_white() -> None:
 
 
 @pytest.mark.faults("I7")
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_transparent_color_of_16_bits_is_white_and_its_neighbors_are_not(channels: int) -> None:
+def test_a_transparent_gray_of_16_bits_is_white_and_its_neighbors_are_not() -> None:
     levels = np.array([[0, 0x1234, 0x1235], [0x3400, 0x12FF, 0x3412]], dtype=np.uint16)
-    data = deep_png(np.stack([levels] * channels, axis=2), transparent=(0x1234,) * channels)
+    data = deep_png(levels[:, :, None], transparent=(0x1234,))
     assert decoded(data).tolist() == [[[v] * 3 for v in row] for row in ([0, 255, 0x12], [0x34, 0x12, 0x34])]
+    with pytest.raises(ImageError, match="16 bits for a color, and a transparent color; save it as RGBA"):
+        decode_image(deep_png(np.stack([levels] * 3, axis=2), transparent=(0x1234,) * 3))
 
 
 @pytest.mark.faults("I7")

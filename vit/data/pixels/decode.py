@@ -29,7 +29,6 @@ from vit.data.pixels.pillow_images import (
     BITS_TAG,
     SAMPLE_FORMAT_TAG,
     check_high_bytes,
-    deep_colors,
     gray_values,
     has_deep_color,
     image_in_srgb,
@@ -159,15 +158,7 @@ def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> T
                 return _turned(pixels_in_srgb(pixels, image) if decoding.converts else pixels, orientation_of(image))
         except Exception as error:
             raise _damaged(image, path, error) from error
-        transparent = image.info.get("transparency")
-        if not isinstance(transparent, tuple) or not has_deep_color(image):
-            return from_pillow(image, path, decoding, data)
-        del image.info["transparency"]  # Pillow would look for its lower 8 bits among the upper 8 bits of the pixels
-        pixels = from_pillow(image, path, decoding, data)
-        is_transparent = torch.from_numpy((deep_colors(data) == transparent).all(axis=2))
-        if is_transparent.all():
-            raise ImageError(path, "unreadable", _INVISIBLE)
-        return pixels.masked_fill(_turned(is_transparent[None], orientation_of(image)), BACKGROUND)
+        return from_pillow(image, path, decoding)
 
 
 def deep_values(
@@ -219,23 +210,23 @@ def _turned(pixels: Tensor, orientation: int) -> Tensor:
     return pixels
 
 
-def from_pillow(
-    image: Image.Image, path: str | os.PathLike[str], decoding: Decoding = _USUAL, data: bytes | None = None
-) -> Tensor:
+def from_pillow(image: Image.Image, path: str | os.PathLike[str], decoding: Decoding = _USUAL) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
     An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
-    ImageError where it is damaged. The file's bytes, if at hand, tell dark from black in 16 bits for a color.
+    ImageError where it is damaged.
     """
     try:
         with no_warnings:
             is_cut = has_deep_color(image)
             if decoding.window is not None and is_cut:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
+            if is_cut and isinstance(image.info.get("transparency"), tuple):  # Pillow looks for 16 bits among 8
+                raise ImageError(path, "unreadable", "16 bits for a color, and a transparent color; save it as RGBA")
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             if is_cut:
-                check_high_bytes(image, data)
+                check_high_bytes(image)
             return _turned(_pixels(image, decoding), orientation_of(image))
     except ImageError:
         raise

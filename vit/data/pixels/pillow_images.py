@@ -7,7 +7,6 @@ Display P3 or Adobe RGB has other numbers for the same colors. So such colors be
 
 import io
 import re
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -63,69 +62,17 @@ def has_deep_color(image: Image.Image) -> bool:
     return any(_DEEP_COLOR.search(str(tile[3])) for tile in tiles)
 
 
-def deep_colors(data: bytes) -> npt.NDArray[np.uint16]:
-    """All 16 bits of the colors of a sound PNG (H, W, 3), or with alpha (H, W, 4). Pillow reads 8 bits at a time."""
-
-    def read(raw_mode: str) -> npt.NDArray[np.uint16]:
-        image = Image.open(io.BytesIO(data), formats=("PNG",))
-        image.tile = [tile._replace(args=raw_mode) for tile in image.tile]
-        return np.asarray(image).astype(np.uint16)
-
-    mode = str(Image.open(io.BytesIO(data), formats=("PNG",)).tile[0].args).removesuffix(";16B")
-    if mode == "LA":
-        parts = read("RGBA")  # the two bytes of gray, and the two of alpha
-        gray, alpha = parts[..., 0] << 8 | parts[..., 1], parts[..., 2] << 8 | parts[..., 3]
-        return np.stack((gray, gray, gray, alpha), axis=2)
-    return np.asarray(read(f"{mode};16B") << 8 | read(f"{mode};16L"), np.uint16)  # the first and the second byte
-
-
-def check_high_bytes(image: Image.Image, data: bytes | None) -> None:
-    """Raise ValuesError where the upper 8 of 16 bits for a color leave an image almost black.
-
-    Without the file's bytes, an image whose upper bytes are all 0 counts as black.
-    """
+def check_high_bytes(image: Image.Image) -> None:
+    """Raise ValuesError where the upper 8 of 16 bits for a color, which Pillow reads, leave an image almost black."""
     if image.mode not in ("RGB", "RGBA"):  # in CMYK low values are bright
         return
-    end = 256 * (_brightest(np.asarray(image)) + 1)
-    if end == 256 or image.format == "PPM":  # whose 16 bits Pillow rounds to 8
-        whole = None if data is None else _all_bits(image, data)
-        if whole is not None:
-            end = _brightest(whole) + 1
-        elif end == 256:
-            end = 1
-    if 1 < end <= DARKEST:
+    pixels = np.asarray(image)
+    seen = pixels[pixels[:, :, COLORS] > 0] if pixels.shape[2] > COLORS else pixels
+    end = 256 * (int(seen[..., :COLORS].max(initial=0)) + 1)
+    if len(seen) and end <= DARKEST:
         reads = "" if has_extra("TIFF") else f"; to read that: {install('tiff')}"
         fix = f"save it as a TIFF without transparency{reads}"
         raise ValuesError(f"16-bit values below {end:,} of 65,535 would be almost black without a window; {fix}")
-
-
-def _all_bits(image: Image.Image, data: bytes) -> npt.NDArray[np.integer] | None:
-    """All bits of the colors of a PNG or a PPM, or the lower 8 of those of a TIFF; None for other formats."""
-    if image.format == "PNG":
-        return deep_colors(data)
-    again = Image.open(io.BytesIO(data), formats=(image.format or "",))
-    if image.format == "PPM":
-        values = np.frombuffer(data, ">u2", again.width * again.height * COLORS, again.tile[0].offset)
-        return values.reshape(again.height, again.width, COLORS)
-    if image.format != "TIFF":
-        return None
-    again.tile = [tile._replace(args=_lower(tile.args)) for tile in again.tile]
-    return np.asarray(again)
-
-
-def _lower(args: tuple[Any, ...] | str | None) -> tuple[Any, ...] | str:
-    """The arguments of a TIFF's tile with which Pillow reads the lower 8 of 16 bits as pixels."""
-    raw_mode, *others = args if isinstance(args, tuple) else (args,)
-    native = "B" if sys.byteorder == "little" else "L"
-    mode, _, order = str(raw_mode).rpartition(";16")
-    lower_mode = f"{mode};16{({'L': 'B', 'B': 'L'}).get(order, native)}"
-    return (lower_mode, *others) if isinstance(args, tuple) else lower_mode
-
-
-def _brightest(pixels: npt.NDArray[np.integer]) -> int:
-    """The highest color among the visible pixels of RGB or RGBA (H, W, C)."""
-    seen = pixels[pixels[:, :, COLORS] > 0] if pixels.shape[2] > COLORS else pixels
-    return int(seen[..., :COLORS].max(initial=0))
 
 
 @lru_cache(maxsize=16)
