@@ -12,7 +12,7 @@ from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.csv_files import records
 from vit.data.loading.threads import available_cores
-from vit.study.running.cluster import follow
+from vit.study.running.cluster import CellsToRun
 
 PATIENT = 600  # seconds, on a busy machine
 STUDY = ("study", "digits", "--networks", "digits,digits_cnn", "--sizes", "60,120", "--seeds", "2",
@@ -78,7 +78,7 @@ def test_a_queue_that_refuses_the_tasks_is_quoted(vit, images, slurm_answers, co
 @pytest.mark.faults("K23", simulated="SLURM's commands are scripts, and its tasks never begin")
 def test_lost_tasks_are_failures_with_a_reason(vit, images, slurm_answers, monkeypatch, command, code):
     """squeue knows no task of a job that was queued, and no cell has a result."""
-    module = sys.modules[follow.__module__]
+    module = sys.modules[CellsToRun.__module__]
     monkeypatch.setattr(module, "_POLL", 0.01)
     monkeypatch.setattr(module, "_GRACE", 0.05)
     slurm_answers("sbatch", "Submitted batch job 12\n")

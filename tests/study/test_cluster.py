@@ -14,12 +14,16 @@ from tests.slurm import write_answer
 from vit.errors import UsageError
 from vit.extras.slurm.tasks import alive, largest_array
 from vit.study.grid import Cell
-from vit.study.running.cluster import ClusterOptions, batches, follow
+from vit.study.running.cluster import CellsToRun, ClusterOptions
 from vit.training.recipes.recipe import ModelConfig, Recipe
 
 
 def cells(count):
     return [Cell("vit", 100, seed, "", f"cells/vit/100/seed{seed}", Recipe(seed=seed)) for seed in range(count)]
+
+
+def work_of(folder, some, options=None, notify=None):
+    return CellsToRun(folder, some, options or ClusterOptions(), None, {}, notify or (lambda *_: None))
 
 
 @pytest.mark.parametrize(
@@ -39,11 +43,11 @@ def test_wrong_options_are_refused(given, words):
 
 def test_every_cell_is_in_one_task(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = batches(Path("study"), cells(7), ClusterOptions(cells_per_task=3), "group", {})
+    found = work_of(Path("study"), [], ClusterOptions(cells_per_task=3)).batches(cells(7))
     assert [[cell.seed for cell in batch.cells] for batch in found] == [[0, 1, 2], [3, 4, 5], [6]]
     assert all(batch.study == tmp_path / "study" and batch.threads == 2 for batch in found)
     assert {batch.home for batch in found} == {tmp_path}
-    assert [len(batch.cells) for batch in batches(Path("study"), cells(3), ClusterOptions(), "group", {})] == [1, 1, 1]
+    assert [len(batch.cells) for batch in work_of(Path("study"), []).batches(cells(3))] == [1, 1, 1]
 
 
 def test_probes_of_one_backbone_are_one_task_unless_a_number_is_given(tmp_path):
@@ -53,15 +57,15 @@ def test_probes_of_one_backbone_are_one_task_unless_a_number_is_given(tmp_path):
         replace(cell, recipe=replace(cell.recipe, model=model)) for cell, model in zip(cells(4), models, strict=True)
     ]
     trained = cells(5)[4]
-    found = batches(tmp_path, [*probes, trained], ClusterOptions(), "group", {})
+    found = work_of(tmp_path, []).batches([*probes, trained])
     assert sorted([cell.seed for cell in batch.cells] for batch in found) == [[0, 2], [1, 3], [4]]
-    found = batches(tmp_path, probes, ClusterOptions(cells_per_task=1), "group", {})
+    found = work_of(tmp_path, [], ClusterOptions(cells_per_task=1)).batches(probes)
     assert [[cell.seed for cell in batch.cells] for batch in found] == [[0], [1], [2], [3]]
 
 
 def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
     """A finished, a failed and a lost cell: each starts once and ends once, and a lost one has a reason."""
-    module = sys.modules[follow.__module__]
+    module = sys.modules[CellsToRun.__module__]
     monkeypatch.setattr(module, "_POLL", 0.01)
     monkeypatch.setattr(module, "_GRACE", 0.2)
     done, failed, lost = cells(3)
@@ -78,8 +82,9 @@ def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
     worker = threading.Thread(target=work)
     worker.start()
     tasks = {"1_0": [done, failed], "1_1": [lost]}
-    follow(tmp_path, tasks, lambda names: {"1_0"} if worker.is_alive() else set(), lambda name: f"task {name} is gone",
-           lambda cell, event: events.append((cell.seed, event)))  # fmt: skip
+    work_of(tmp_path, [], notify=lambda cell, event: events.append((cell.seed, event))).follow(
+        tasks, lambda names: {"1_0"} if worker.is_alive() else set(), lambda name: f"task {name} is gone"
+    )
     worker.join()
     assert sorted(events) == [(0, "done"), (0, "started"), (1, "failed"), (1, "started"), (2, "failed"), (2, "started")]
     assert (tmp_path / lost.folder / "failure.txt").read_text() == "task 1_1 is gone\n"
@@ -87,7 +92,7 @@ def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
 
 def test_a_task_that_was_once_not_listed_still_has_time_for_its_last_files(tmp_path, monkeypatch):
     """Its time began when SLURM first did not list it, and the task was lost as soon as it ended."""
-    module = sys.modules[follow.__module__]
+    module = sys.modules[CellsToRun.__module__]
     monkeypatch.setattr(module, "_POLL", 0.05)
     monkeypatch.setattr(module, "_GRACE", 0.5)
     (cell,) = cells(1)
@@ -101,7 +106,7 @@ def test_a_task_that_was_once_not_listed_still_has_time_for_its_last_files(tmp_p
             (tmp_path / cell.folder / "result.json").write_text("{}")
         return now or set()
 
-    follow(tmp_path, {"1_0": [cell]}, alive, lambda _: "gone", lambda _, event: events.append(event))
+    work_of(tmp_path, [], notify=lambda _, event: events.append(event)).follow({"1_0": [cell]}, alive, lambda _: "gone")
     assert events == ["started", "done"]
 
 

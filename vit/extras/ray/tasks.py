@@ -4,18 +4,14 @@ Ray places the tasks and starts those of a lost machine elsewhere. Results are t
 store never holds them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vit.errors import UsageError, install
-from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
-
-if TYPE_CHECKING:
-    from vit.study.grid import Cell
-    from vit.study.running.runner import Event
+from vit.study.running.cluster import Alive, CellsToRun, ClusterOptions, ClusterTask
 
 _RETRIES = 10  # of a task whose machine is lost
 _PROBLEM = "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
@@ -34,20 +30,11 @@ class Ray:
         if find_spec("ray") is None:
             raise UsageError("--executor ray needs Ray", install("ray"))
 
-    def run_cells(
-        self,
-        folder: Path,
-        cells: "Sequence[Cell]",
-        options: ClusterOptions,
-        jobs: int | None,
-        digests: Mapping[str, str],
-        notify: "Callable[[Cell, Event], None]",
-    ) -> None:
-        self.check(options)
-        new = batches(folder, without_result(folder, cells), options, folder.name, digests)
-        with _running(new, options, jobs) as (names, alive):
-            cells_of = {name: batch.cells for name, batch in zip(names, new, strict=True)}
-            follow(folder, cells_of, alive, lambda _: _PROBLEM, notify)
+    def run_cells(self, work: CellsToRun) -> None:
+        self.check(work.options)
+        new = work.batches(work.left)
+        with _running(new, work.options, work.jobs) as (names, alive):
+            work.follow({name: batch.cells for name, batch in zip(names, new, strict=True)}, alive, lambda _: _PROBLEM)
 
     @contextmanager
     def started(

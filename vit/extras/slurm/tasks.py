@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,14 +20,11 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
+from vit.study.running.cluster import Alive, CellsToRun, ClusterOptions, ClusterTask
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
-
-    from vit.study.grid import Cell
-    from vit.study.running.runner import Event
 
 _SIGNAL_SECONDS = 120  # between the signal and the end of a task
 _MOST_STARTS = 1000  # of a task whose time is over
@@ -62,30 +59,21 @@ class Slurm:
             problem = "--executor slurm: this machine has no sbatch"
             raise UsageError(problem, "give the command on a machine that submits jobs to SLURM, or --executor local")
 
-    def run_cells(
-        self,
-        folder: Path,
-        cells: "Sequence[Cell]",
-        options: ClusterOptions,
-        jobs: int | None,
-        digests: Mapping[str, str],
-        notify: "Callable[[Cell, Event], None]",
-    ) -> None:
+    def run_cells(self, work: CellsToRun) -> None:
         """Cells of tasks that an earlier start of the same study has queued are waited for, and not queued twice."""
-        files = CellsLayout(folder)
-        self.check(options)
-        left = {cell.folder: cell for cell in without_result(folder, cells)}
+        files = CellsLayout(work.folder)
+        self.check(work.options)
+        left = {cell.folder: cell for cell in work.left}
         before: dict[str, list[str]] = {}  # name of a task of an earlier start -> folders of its cells
         if files.submitted_path.is_file():
             before = json.loads(files.submitted_path.read_text(encoding="utf-8"))
         tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
         queued = {cell.folder for waiting in tasks.values() for cell in waiting}
-        unqueued = [cell for cell in left.values() if cell.folder not in queued]
-        new = batches(folder, unqueued, options, folder.name, digests)
+        new = work.batches([cell for cell in left.values() if cell.folder not in queued])
         largest = largest_array()
         for start in range(0, len(new), largest):
             part = new[start : start + largest]
-            names = submit(files.jobs_dir, part, options, jobs)
+            names = submit(files.jobs_dir, part, work.options, work.jobs)
             tasks |= {name: list(batch.cells) for name, batch in zip(names, part, strict=True)}
             write_json(files.submitted_path, {name: [str(cell.folder) for cell in own] for name, own in tasks.items()})
 
@@ -93,7 +81,7 @@ class Slurm:
             return f"SLURM's task {name} has ended without a result (see {files.jobs_dir}/{name}_0_log.err)"
 
         with _interruptible(tasks):
-            follow(folder, tasks, alive, problem, notify)
+            work.follow(tasks, alive, problem)
 
     @contextmanager
     def started(

@@ -82,16 +82,8 @@ class Cluster(Protocol):
     def check(self, options: ClusterOptions) -> None:
         """Raise UsageError where this machine cannot give tasks to the cluster, or the options do not fit it."""
 
-    def run_cells(
-        self,
-        folder: Path,
-        cells: "Sequence[Cell]",
-        options: ClusterOptions,
-        jobs: int | None,
-        digests: Mapping[str, str],
-        notify: "Callable[[Cell, Event], None]",
-    ) -> None:
-        """Run every cell without a result, and wait for all of them; arguments and errors as of `run_cells_on`."""
+    def run_cells(self, work: "CellsToRun") -> None:
+        """Run every cell without a result, and wait for all of them; errors as of `run_cells_on`."""
 
     def started(
         self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
@@ -131,24 +123,64 @@ class CellBatch:
         return self
 
 
-def without_result(study: Path, cells: "Sequence[Cell]") -> "list[Cell]":
-    """The cells that are not finished."""
-    return [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
+@dataclass(frozen=True)
+class CellsToRun:
+    """Cells that a cluster runs; the fields are arguments of `run_cells_on`."""
 
+    folder: Path
+    cells: "Sequence[Cell]"
+    options: ClusterOptions
+    jobs: int | None
+    digests: Mapping[str, str]
+    notify: "Callable[[Cell, Event], None]"
 
-def batches(
-    study: Path, cells: "Sequence[Cell]", options: ClusterOptions, group: str, digests: Mapping[str, str]
-) -> list[CellBatch]:
-    """The tasks for some cells, with the files that they need. Failures of an earlier start are forgotten."""
-    files, home = CellsLayout(study.absolute()), Path.cwd()
-    files.jobs_dir.mkdir(parents=True, exist_ok=True)
-    write_json(files.digests_path, dict(digests))
-    for cell in cells:
-        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
-    return [
-        CellBatch(files.path, home, part, options.cpus, options.gpus, group, files.digests_path)
-        for part in _parts(cells, options.cells_per_task)
-    ]
+    @property
+    def left(self) -> "list[Cell]":
+        """The cells that are not finished."""
+        return [cell for cell in self.cells if not RunLayout(self.folder / cell.folder).result_path.is_file()]
+
+    def batches(self, cells: "Sequence[Cell]") -> list[CellBatch]:
+        """The tasks for some cells, with the files that they need. Failures of an earlier start are forgotten."""
+        files, home, options = CellsLayout(self.folder.absolute()), Path.cwd(), self.options
+        files.jobs_dir.mkdir(parents=True, exist_ok=True)
+        write_json(files.digests_path, dict(self.digests))
+        for cell in cells:
+            RunLayout(self.folder / cell.folder).failure_path.unlink(missing_ok=True)
+        return [
+            CellBatch(files.path, home, part, options.cpus, options.gpus, self.folder.name, files.digests_path)
+            for part in _parts(cells, options.cells_per_task)
+        ]
+
+    def follow(self, tasks: "Mapping[str, Sequence[Cell]]", alive: Alive, problem: Callable[[str], str]) -> None:
+        """Wait until every cell of {task: its cells} has ended, and tell each start and end.
+
+        `problem` says what is known of a task that has ended without a result of a cell.
+        """
+        waiting = {name: list(cells) for name, cells in tasks.items() if cells}
+        started: set[str] = set()
+        gone: dict[str, float] = {}
+        while waiting:
+            ended = waiting.keys() - set(alive(list(waiting)))
+            gone = {name: gone.get(name, time.monotonic()) for name in ended}
+            for name, cells in list(waiting.items()):
+                is_lost = name in gone and time.monotonic() - gone[name] > _GRACE
+                for cell in list(cells):
+                    run = RunLayout(self.folder / cell.folder)
+                    is_done = run.result_path.is_file()
+                    if is_lost and not is_done and not run.failure_path.is_file():
+                        run.path.mkdir(parents=True, exist_ok=True)
+                        run.failure_path.write_text(f"{problem(name)}\n", encoding="utf-8")
+                    has_ended = is_done or (run.failure_path.is_file() and not is_held(run.lock_path))
+                    if cell.folder not in started and (has_ended or run.log_path.is_file()):
+                        started.add(cell.folder)
+                        self.notify(cell, "started")
+                    if has_ended:
+                        cells.remove(cell)
+                        self.notify(cell, "done" if is_done else "failed")
+                if not cells:
+                    del waiting[name]
+            if waiting:
+                time.sleep(_POLL)
 
 
 def _parts(cells: "Sequence[Cell]", size: int) -> "Iterator[tuple[Cell, ...]]":
@@ -163,44 +195,6 @@ def _parts(cells: "Sequence[Cell]", size: int) -> "Iterator[tuple[Cell, ...]]":
         else:
             yield (cell,)
     yield from map(tuple, of_backbones.values())
-
-
-def follow(
-    study: Path,
-    tasks: "Mapping[str, Sequence[Cell]]",
-    alive: Alive,
-    problem: Callable[[str], str],
-    notify: "Callable[[Cell, Event], None]",
-) -> None:
-    """Wait until every cell of {task: its cells} has ended, and tell each start and end.
-
-    `problem` says what is known of a task that has ended without a result of a cell.
-    """
-    waiting = {name: list(cells) for name, cells in tasks.items() if cells}
-    started: set[str] = set()
-    gone: dict[str, float] = {}
-    while waiting:
-        ended = waiting.keys() - set(alive(list(waiting)))
-        gone = {name: gone.get(name, time.monotonic()) for name in ended}
-        for name, cells in list(waiting.items()):
-            is_lost = name in gone and time.monotonic() - gone[name] > _GRACE
-            for cell in list(cells):
-                run = RunLayout(study / cell.folder)
-                is_done = run.result_path.is_file()
-                if is_lost and not is_done and not run.failure_path.is_file():
-                    run.path.mkdir(parents=True, exist_ok=True)
-                    run.failure_path.write_text(f"{problem(name)}\n", encoding="utf-8")
-                has_ended = is_done or (run.failure_path.is_file() and not is_held(run.lock_path))
-                if cell.folder not in started and (has_ended or run.log_path.is_file()):
-                    started.add(cell.folder)
-                    notify(cell, "started")
-                if has_ended:
-                    cells.remove(cell)
-                    notify(cell, "done" if is_done else "failed")
-            if not cells:
-                del waiting[name]
-        if waiting:
-            time.sleep(_POLL)
 
 
 def cluster_of(executor: Executor) -> Cluster:
@@ -258,4 +252,4 @@ def run_cells_on(
 
         run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify, may_start)
     else:
-        cluster_of(executor).run_cells(folder, cells, options, jobs, digests, notify)
+        cluster_of(executor).run_cells(CellsToRun(folder, cells, options, jobs, digests, notify))
