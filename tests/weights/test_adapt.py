@@ -1,24 +1,15 @@
-"""Weights for another size are timm's; every tensor is accounted for."""
+"""Weights for another size; every tensor is accounted for."""
 
 import pytest
 import torch
-from timm.layers import resample_abs_pos_embed, resample_patch_embed
 from timm.models.volo import VOLO
 
 from vit.models.spec import create_network
 from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.training.network.features import last_layer
-from vit.weights.adapt import Classes, fill, head_names, resample_patch_kernel, resample_positions
+from vit.weights.adapt import Classes, fill, head_names
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}
-
-
-@pytest.mark.parametrize(("old", "new"), [(14, 24), (14, 10), (3, 3), (2, 7)])
-@pytest.mark.parametrize("prefix", [0, 1, 5])
-def test_positions_are_those_of_timm(old, new, prefix):
-    positions = torch.randn(1, prefix + old * old, 12, generator=torch.Generator().manual_seed(0))
-    expected = resample_abs_pos_embed(positions, [new, new], [old, old], prefix)
-    assert torch.allclose(resample_positions(positions, new, prefix), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -40,21 +31,6 @@ def test_a_classifier_keeps_the_middle_of_its_positions_on_a_much_smaller_grid(i
     kept = source.pos_embed[:, 1:].unflatten(1, (image_size // 2, -1))[:, start : start + side, start : start + side]
     assert torch.equal(network.pos_embed[:, 1:], kept.flatten(1, 2)) == how.endswith("the middle")
     assert torch.equal(network.pos_embed[:, :1], source.pos_embed[:, :1])
-
-
-@pytest.mark.parametrize(("old", "new"), [(16, 8), (16, 14), (8, 16), (4, 5)])
-def test_patch_kernels_are_those_of_timm(old, new):
-    kernel = torch.randn(6, 3, old, old, generator=torch.Generator().manual_seed(0))
-    expected = resample_patch_embed(kernel, [new, new])
-    assert torch.allclose(resample_patch_kernel(kernel, new), expected, atol=1e-5)
-
-
-def test_larger_kernels_give_enlarged_patches_the_same_tokens():
-    """FlexiViT, eq. 2: <resized patch, resized kernel> = <patch, kernel>."""
-    kernel, patch = torch.randn(4, 3, 8, 8), torch.randn(2, 3, 8, 8)
-    resized = torch.nn.functional.interpolate(patch, size=(16, 16), mode="bicubic", antialias=True)
-    tokens = torch.einsum("bcij,dcij->bd", resized, resample_patch_kernel(kernel, 16))
-    assert torch.allclose(tokens, torch.einsum("bcij,dcij->bd", patch, kernel), atol=1e-3)
 
 
 def test_every_tensor_is_reported():

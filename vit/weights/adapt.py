@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.data.pixels.preprocess import COLORS
@@ -169,7 +168,9 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
     embed, kernels = network.patch_embed, "patch_embed.proj.weight"
     kernel, positions = weights.get(kernels), weights.get("pos_embed")
     if kernel is not None and kernel.ndim == 4 and kernel.shape[2:] != embed.proj.weight.shape[2:]:
-        weights[kernels] = resample_patch_kernel(kernel, embed.patch_size)
+        # FlexiViT's pseudo-inverse resize (arXiv 2212.08013, eq. 2): resized patches give the nearest tokens
+        size = [embed.patch_size, embed.patch_size]
+        weights[kernels] = import_timm().layers.resample_patch_embed(kernel, size)
         changes[kernels].append(f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels")
     if positions is not None and positions.ndim == 3 and isinstance(network.pos_embed, nn.Parameter):
         prefix = network.config.num_positions - network.config.num_patches
@@ -182,33 +183,18 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
 
 
 def resample_positions(positions: Tensor, grid_size: int, num_prefix: int, keeps_middle: bool = False) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for another grid of patches, as timm's `resample_abs_pos_embed`.
+    """Learned positions (1, num_prefix + N, D) for another grid of patches, resampled by timm.
 
     With `keeps_middle` those of a smaller grid are the middle ones, where neighbors stay neighbors.
     """
+    if not keeps_middle:
+        size = [grid_size, grid_size]
+        resampled: Tensor = import_timm().layers.resample_abs_pos_embed(positions, size, num_prefix_tokens=num_prefix)
+        return resampled
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
-    image, start = patches.reshape(1, old, old, D), (old - grid_size) // 2
-    if keeps_middle:
-        image = image[:, start : start + grid_size, start : start + grid_size]
-    else:
-        channels = image.float().permute(0, 3, 1, 2)
-        channels = F.interpolate(channels, size=(grid_size, grid_size), mode="bicubic", antialias=True)
-        image = channels.permute(0, 2, 3, 1).to(positions.dtype)
-    return torch.cat((prefix, image.reshape(1, -1, D)), dim=1)
-
-
-def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
-    """Patch kernels (D, 3, P, P) for another patch side, by FlexiViT's pseudo-inverse resize (arXiv 2212.08013, eq. 2).
-
-    Of all kernels of the new size, these give resized patches the tokens nearest to those of the old kernels. Resizing
-    is bicubic and antialiased, as in timm's `resample_patch_embed`.
-    """
-    old = kernel.shape[-1]
-    basis = torch.eye(old * old).reshape(old * old, 1, old, old)
-    resized = F.interpolate(basis, size=(patch_size, patch_size), mode="bicubic", antialias=True)
-    inverse = torch.linalg.pinv(resized.reshape(old * old, -1).T)  # (P_old^2, P_new^2)
-    return (kernel.float().flatten(2) @ inverse).reshape(*kernel.shape[:2], patch_size, patch_size).to(kernel.dtype)
+    middle = slice((old - grid_size) // 2, (old + grid_size) // 2)
+    return torch.cat((prefix, patches.reshape(1, old, old, D)[:, middle, middle].reshape(1, -1, D)), dim=1)
 
 
 def head_names(network: Network) -> set[str]:
