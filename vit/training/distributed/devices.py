@@ -1,8 +1,8 @@
-"""Where a recipe trains: device and processes, weights sharded over them (FSDP), and batch norm over all of them
+"""Where a recipe trains: device and processes, weights sharded over them (FSDP), and batch norm over all GPUs
 
 Each process of FSDP keeps a part of every parameter, gradient and optimizer state (Zhao et al. 2023, arXiv 2304.11277).
 The first process writes ordinary checkpoints with whole tensors, which any number of processes resumes, with or without
-sharding. Batch norm (Ioffe and Szegedy 2015, arXiv 1502.03167) takes its statistics from the images of all processes.
+sharding. Batch norm (Ioffe and Szegedy 2015, arXiv 1502.03167) takes its statistics from the images of all GPUs.
 """
 
 import os
@@ -17,13 +17,11 @@ import torch
 import torch.distributed as dist
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
-from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
+from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError, nearest
 from vit.inference.devices import choose_device, choose_precision
@@ -169,63 +167,9 @@ def _own_part(value: Any, weight: Tensor) -> Any:
 
 
 def synchronized(network: Network, device: torch.device) -> Network:
-    """The network with batch norm over all processes that train together. The names of its weights do not change."""
-    if device.type != "cpu":
+    """The network with batch norm over all GPUs that train together. The names of its weights do not change."""
+    if device.type != "cpu":  # of CPUs the plan refuses several with batch norm that learns
         from timm.layers.norm_act import convert_sync_batchnorm  # knows timm's layers; timm takes seconds to import
 
         convert_sync_batchnorm(network)  # in place, because the network itself is not a batch norm
-        return network
-    for name, layer in list(network.named_modules()):
-        if isinstance(layer, _BatchNorm):
-            network.set_submodule(name, _CpuSyncBatchNorm(layer))
     return network
-
-
-class _SumOfProcesses(torch.autograd.Function):
-    """The sum of one tensor over all processes. The gradient of a summand adds up the losses of all processes."""
-
-    @staticmethod
-    def forward(context: FunctionCtx, part: Tensor) -> Tensor:
-        whole = part.clone()
-        dist.all_reduce(whole)
-        return whole
-
-    @staticmethod
-    def backward(context: FunctionCtx, *gradients: Tensor) -> Tensor:
-        return _SumOfProcesses.forward(context, gradients[0])
-
-
-class _CpuSyncBatchNorm(_BatchNorm):  # PyTorch's SyncBatchNorm refuses tensors on a CPU
-    """As the layer (B, C, ...), with timm's activation, but training statistics include images of all processes."""
-
-    def __init__(self, layer: _BatchNorm) -> None:
-        super().__init__(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
-        self._parameters.update(layer._parameters)
-        self._buffers.update(layer._buffers)
-        self.affine, self.track_running_stats = layer.affine, layer.track_running_stats
-        self.training = layer.training
-        parts = dict(layer.named_children())  # none in PyTorch's layers
-        self.drop, self.act = (parts.get(name, nn.Identity()) for name in ("drop", "act"))
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of dimensions."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.training:
-            return self.act(self.drop(super().forward(input)))
-        x = input.to(torch.promote_types(input.dtype, torch.float32))
-        axes, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
-        count = x.numel() // x.shape[1] * dist.get_world_size()  # each process has the same number of images
-        mean: Tensor = _SumOfProcesses.apply(x.sum(axes)) / count
-        centered = x - mean.view(shape)
-        variance: Tensor = _SumOfProcesses.apply(centered.square().sum(axes)) / count
-        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
-            with torch.no_grad():
-                self.num_batches_tracked += 1
-                share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-                self.running_mean.lerp_(mean, share)
-                self.running_var.lerp_(variance * (count / (count - 1)), share)
-        normalized = centered * (variance + self.eps).rsqrt().view(shape)
-        if self.affine:
-            normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
-        return self.act(self.drop(normalized.to(input.dtype)))

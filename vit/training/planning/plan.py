@@ -194,7 +194,11 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes.named_parameters(), optim)
-    if schedule.batch_size // optim.accumulate <= 1 and model.freeze == "none" and has_batch_norm(network.shapes):
+    has_new_statistics = model.freeze == "none" and has_batch_norm(network.shapes)
+    if has_new_statistics and machine.device.type == "cpu" and machine.world_size > 1:
+        problem = f"{network.spec.name} has batch norm, whose statistics PyTorch takes from several GPUs but not CPUs"
+        raise UsageError(problem, "give --devices 1")
+    if has_new_statistics and schedule.batch_size // optim.accumulate <= 1:
         raise UsageError(
             f"{network.spec.name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
             f"--batch_size {optim.batch_size or 'null'}",
