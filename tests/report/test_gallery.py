@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import ResourceError
+from vit.inference.prediction import Prediction
 from vit.report import picture_page as module
 from vit.report.picture_page import SQUARE, Gallery
 
@@ -64,11 +66,16 @@ def check(page):
         assert bar["style"].startswith("width:") and bar["style"].removeprefix("width:").removesuffix("%").isdigit()
 
 
-def page_of(folder, rows, model="model.ckpt"):
-    with Gallery(folder / "page.html", model) as gallery:
+def page_of(folder, rows, model="model.ckpt", thresholds=()):
+    with Gallery(folder / "page.html", model, None, Preprocess(SQUARE), "", dict(thresholds)) as gallery:
         for row in rows:
-            gallery.add(*row)
+            gallery.add(row if isinstance(row, Prediction) else one_class(*row))
     return Page((folder / "page.html").read_text(encoding="utf-8"))
+
+
+def one_class(path, status, label, probability, error):
+    """The prediction of a model that gives an image one class."""
+    return Prediction(path, status, label, probability, ((label, probability),) if probability else (), error)
 
 
 @pytest.fixture
@@ -112,7 +119,7 @@ def test_a_probability_below_1_is_not_shown_as_all(tmp_path):
 
 def test_a_page_that_appeared_meanwhile_stays(tmp_path):
     with pytest.raises(ResourceError, match=r"another program has made .*page.html meanwhile"):  # noqa: SIM117
-        with Gallery(tmp_path / "page.html", "m.ckpt"):
+        with Gallery(tmp_path / "page.html", "m.ckpt", None, Preprocess(SQUARE), "", {}):
             (tmp_path / "page.html").write_text("mine")
     assert (tmp_path / "page.html").read_text() == "mine"
 
@@ -156,7 +163,7 @@ def test_a_large_folder_shows_the_least_certain_files_and_counts_all(tmp_path, p
 
 def test_a_label_hides_the_pictures_of_others(tmp_path, picture):
     rows = [(str(picture), "ok", name, 0.9, "") for name in ("cat", "dog", "cat")]
-    page = page_of(tmp_path, [*rows, (str(picture), "novel", "", None, "unlike", ())])
+    page = page_of(tmp_path, [*rows, (str(picture), "novel", "", 0.95, "unlike")])
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert [one["id"] for one in page.of("input")] == ["all", "f0", "f1"]
     assert [one["class"].split() for one in page.of("figure")] == [["c0"], ["c1"], ["c0"], []]
@@ -172,8 +179,9 @@ def test_more_labels_than_filters_are_counted_in_a_table(tmp_path, monkeypatch):
 
 
 def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, picture):
-    rows = [(str(picture), "ok", "", None, "", ("cat", "dog")), (str(picture), "ok", "", None, "", ())]
-    page = page_of(tmp_path, rows)
+    top = ("cat", 0.9), ("dog", 0.8)
+    rows = [Prediction(str(picture), "ok", top=top, labels=labels) for labels in (("cat", "dog"), ())]
+    page = page_of(tmp_path, rows, thresholds={"cat": 0.5, "dog": 0.5})
     text = "".join(page.text)
     assert "cat | dog" in text and "(no label)" in text and "without a label" not in text
     assert len(page.of("img")) == 2
@@ -182,8 +190,9 @@ def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, pictu
 def test_of_several_labels_the_images_nearest_to_a_threshold_come_first(tmp_path, picture, monkeypatch):
     monkeypatch.setattr(module, "MAX_PICTURES", 3)
     places = {"sure": 0.4, "unsure": 0.01, "odd": 0.2, "even": 0.0}
-    rows = [(f"{name}.png", "ok", "", None, "", (), distance) for name, distance in places.items()]
-    page = page_of(tmp_path, [("x.txt", "not_image", "", None, "no image"), *rows])
+    rows = [Prediction(f"{name}.png", "ok", top=(("cat", 0.5 + distance),)) for name, distance in places.items()]
+    bad = Prediction("x.txt", "not_image", error="no image")
+    page = page_of(tmp_path, [bad, *rows], thresholds={"cat": 0.5})
     text = " ".join("".join(page.text).split())
     words = "The 3 least certain ones are shown, the image with a probability nearest to its threshold first."
     assert words in text and "lowest probability" not in text

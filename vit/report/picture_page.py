@@ -3,7 +3,7 @@
 import heapq
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -24,6 +24,7 @@ from vit.data.pixels.preprocess import Preprocess, resize_shorter
 from vit.report.page.page import inline, link_to, write_new_page
 
 if TYPE_CHECKING:
+    from vit.inference.prediction import Prediction
     from vit.study.fold_table import CheckedImage, LabelErrors
 
 LOSSLESS = 64  # pixels: a picture up to this side is stored without loss
@@ -129,65 +130,59 @@ class Gallery:
     Args:
         model: the model as the user named it.
         reader: reader of images of shards or on other machines; None: files.
-        preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.
+        preprocess: the channels and the window that pictures are read with.
         lacks: what the training of the model lacks; "" where it is finished.
+        thresholds: {label: its threshold} where an image may have several labels; else empty.
     """
 
     def __init__(
         self,
         path: Path,
         model: str,
-        reader: ImageReader | None = None,
-        preprocess: Preprocess | None = None,
-        lacks: str = "",
+        reader: ImageReader | None,
+        preprocess: Preprocess,
+        lacks: str,
+        thresholds: Mapping[str, float],
     ) -> None:
         self.path, self.model, self.lacks = path, model, lacks
-        self._reader, self._preprocess = reader, preprocess
+        self._reader, self._preprocess, self.thresholds = reader, preprocess, thresholds
         self.num_files = 0
         self.statuses: Counter[str] = Counter()
         self.labels: Counter[str] = Counter()
         self.num_bad = 0
-        self.has_several = False
         self._cards: list[tuple[float, int, dict[str, object]]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
         return self
 
-    def add(
-        self,
-        path: str,
-        status: str,
-        label: str,
-        probability: float | None,
-        error: str,
-        labels: Sequence[str] | None = None,
-        distance: float | None = None,
-    ) -> None:
-        """Add one file.
-
-        An image that may have several `labels` has a `distance`: the smallest one of a probability to its threshold.
-        """
+    def add(self, row: "Prediction") -> None:
+        """Add one file."""
+        has_answer = bool(row.top)
+        names = row.labels if self.thresholds else (row.label,) if row.label else ()
         self.num_files += 1
-        has_answer = probability is not None or labels is not None
         self.num_bad += not has_answer
-        self.statuses[status] += 1
-        names = tuple(labels) if labels is not None else (label,) if label else ()
+        self.statuses[row.status] += 1
         self.labels.update(names)
-        self.has_several |= labels is not None
-        certainty = probability if probability is not None else distance
-        rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
-        place = (-rank, -self.num_files)  # of two equal ones, the later goes first
+        certainty = row.probability
+        if self.thresholds:
+            certainty = min((abs(value - self.thresholds[name]) for name, value in row.top), default=None)
+        place = (
+            -(_LAST if certainty is None else certainty),
+            -self.num_files,
+        )  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
         card: dict[str, object] = {
-            "path": path,
-            "name": Path(path).name,
-            "link": link_to(path, self.path) if self._reader is None or is_far(path) else None,  # none into shards
+            "path": row.path,
+            "name": Path(row.path).name,
+            "link": link_to(row.path, self.path)
+            if self._reader is None or is_far(row.path)
+            else None,  # none into shards
             "labels": names,
             "has_answer": has_answer,
-            "probability": probability,
-            "problem": "" if status == "ok" else f"{status}: {error}" if error else status,
-            "picture": self._thumbnail(path) if has_answer else None,
+            "probability": row.probability,
+            "problem": "" if row.status == "ok" else f"{row.status}: {row.error}",
+            "picture": self._thumbnail(row.path) if has_answer else None,
         }
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
         push(self._cards, (*place, card))
@@ -208,7 +203,7 @@ class Gallery:
     def _thumbnail(self, path: str) -> Markup | None:
         """The center square of a file's picture, small; None where the file changed after its prediction."""
         try:
-            pixels = read_image(path, (self._preprocess or Preprocess(SQUARE)).decoding, self._reader)
+            pixels = read_image(path, self._preprocess.decoding, self._reader)
             picture = shown(resize_shorter(pixels, SQUARE, "bilinear"))
         except ImageError:
             return None

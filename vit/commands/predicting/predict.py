@@ -2,9 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +19,6 @@ from vit.commands.cli.arguments import (
     path_list,
 )
 from vit.commands.predicting.predicted_rows import (
-    DECIDED,
     PredictionSummary,
     PredictionTally,
     SortBy,
@@ -39,7 +37,6 @@ from vit.launch import is_launched
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
-    from vit.report.picture_page import Gallery
 
 
 def predict(
@@ -186,8 +183,9 @@ def predict(
         if gallery:
             from vit.report.picture_page import Gallery  # imports jinja2
 
-            pictures = Gallery(page, ", ".join((model, *others)), listed.reader, predictor.preprocess, predictor.lacks)
-            outputs.append(partial(_add_to, stack.enter_context(pictures), thresholds))
+            names, seen_as = ", ".join((model, *others)), predictor.preprocess
+            pictures = Gallery(page, names, listed.reader, seen_as, predictor.lacks, thresholds)
+            outputs.append(stack.enter_context(pictures).add)
         for row in tracked(rows, len(listed.paths), reporter, "file"):
             for add in outputs:
                 add(row)
@@ -214,10 +212,3 @@ def _check_where(where: ExecutorOptions, has_parts: bool) -> None:
         raise UsageError(f"--executor {where.executor} without --jobs", "give --jobs N, the number of tasks")
     elif where.cluster_options.cells_per_task:
         raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
-
-
-def _add_to(gallery: "Gallery", thresholds: Mapping[str, float], row: "Prediction") -> None:
-    """Add a row to the page, of several labels with the smallest distance of a probability to its threshold."""
-    labels = row.labels if thresholds and row.status in DECIDED else None
-    nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
-    gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
