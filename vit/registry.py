@@ -64,7 +64,7 @@ FORMATS = {  # of `vit.export.format.Format`
     "openvino": Entry("openvino", "files", "OpenVinoFiles"),
     "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
 }
-INT8 = Entry("int8", "export", "Int8Export")  # of `vit.export.format.Quantizer`
+INT8_FORMAT, INT8 = Entry("int8", "formats", "installed_format"), Entry("int8", "export", "write")
 TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
     "mlflow": Entry("mlflow", "tracker", "Mlflow"),

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 from PIL import Image
 from torch import Tensor
 
 from vit.checkpoints.format import Description
-from vit.console import Reporter
 from vit.data.pixels.preprocess import COLORS
 from vit.errors import UsageError, install
 from vit.export.card import Int8Cost
@@ -93,31 +91,6 @@ class Quantized:
     cost: Int8Cost  # what int8 costs on labeled images
     facts: Sequence[tuple[str, str]]  # the same, for people
     classify: Classify  # the written network
-
-
-class Quantizer(Protocol):
-    """Exports in int8; see `vit.registry.INT8`."""
-
-    def check(self, format: str) -> None:
-        """Raise UsageError where a format does not hold int8, or a package is missing."""
-
-    def write(
-        self,
-        trained: LoadedModel,
-        format: str,
-        path: Path,
-        model: Path,
-        calibration: str | None,
-        measure: str | None,
-        reporter: Reporter,
-    ) -> Quantized:
-        """Write a network in int8 to a new file or folder, and measure it on labeled images.
-
-        Args:
-            model: run folder or checkpoint of the network.
-            calibration: images that give the ranges of activations; None: training images of the run.
-            measure: DATA with labels; None: images of the run.
-        """
 
 
 def check_packages(what: str, packages: Sequence[str], extra: str) -> None:

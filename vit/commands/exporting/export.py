@@ -20,7 +20,7 @@ from vit.layout import RunLayout
 from vit.weights.hubs import CARD
 
 if TYPE_CHECKING:
-    from vit.export.format import Quantizer
+    from vit.export.format import Quantized
     from vit.export.verify import ExportDifference
 
 Precision = Literal["32-true", "int8"]
@@ -86,9 +86,8 @@ def export(
     from vit.export.latency import show_latencies_of, show_size_and_speed
 
     export_kind = export_format(format)
-    quantizer: Quantizer | None = registry.INT8.load()() if is_int8 else None
-    if quantizer is not None:
-        quantizer.check(format)
+    if is_int8:
+        registry.INT8_FORMAT.load()(format)  # its errors come first
     export_kind.check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
@@ -103,9 +102,9 @@ def export(
     kind = f"{format}, int8" if is_int8 else format
     summary = f"{path}: {kind}, {len(description.class_names)} {description.task.kinds_text}"
     exported, cost = trained, None
-    if quantizer is not None:
+    if is_int8:
         images = path_text(calibration), path_text(measure)
-        int8 = quantizer.write(trained, format, path, Path(model), *images, reporter)
+        int8: Quantized = registry.INT8.load()(trained, format, path, Path(model), *images, reporter)
         exported, cost, classify = replace(trained, description=int8.description), int8.cost, int8.classify
         reporter.line(summary)
         reporter.facts(int8.facts)

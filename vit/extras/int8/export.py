@@ -37,47 +37,47 @@ MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a fil
 Measure = Callable[[Classifies], Scored]  # scores the same labeled images at every call
 
 
-class Int8Export:
-    """The `Quantizer` of --precision int8."""
+def write(
+    trained: LoadedModel,
+    format: str,
+    path: Path,
+    model: Path,
+    calibration: str | None,
+    measure: str | None,
+    reporter: Reporter,
+) -> Quantized:
+    """Write a network in int8 to a new file or folder, and measure it on labeled images; errors as of `export_int8`.
 
-    def check(self, format: str) -> None:
-        installed_format(format)
+    Args:
+        model: run folder or checkpoint of the network.
+        calibration: images that give the ranges of activations; None: training images of the run.
+        measure: DATA with labels; None: images of the run.
+    """
+    preprocess = trained.description.preprocess
+    samples, measured = labeled_samples(model, trained.description, measure, reporter)
+    images = calibration_images(model, preprocess, calibration)
+    reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
 
-    def write(
-        self,
-        trained: LoadedModel,
-        format: str,
-        path: Path,
-        model: Path,
-        calibration: str | None,
-        measure: str | None,
-        reporter: Reporter,
-    ) -> Quantized:
-        preprocess = trained.description.preprocess
-        samples, measured = labeled_samples(model, trained.description, measure, reporter)
-        images = calibration_images(model, preprocess, calibration)
-        reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
+    def scored(engine: Classifies) -> Scored:
+        return in_groups(score(engine, labeled_images(samples, preprocess)), samples)
 
-        def scored(engine: Classifies) -> Scored:
-            return in_groups(score(engine, labeled_images(samples, preprocess)), samples)
-
-        with ProgressReport(reporter, "image calibrated") as progress:
-            fitted_on = measured.split if measure is None else None
-            answers = export_int8(trained, format, path, images, scored, progress.update, fitted_on)
-        gap = paired_gap(answers.reference, answers.correct, answers.groups)
-        assert gap.low is not None
-        assert gap.high is not None
-        cost = Int8Cost(
-            measured,
-            len(answers.correct),
-            Metric.share(answers.correct, answers.groups),
-            Metric.share(answers.reference, answers.groups),
-            Metric(gap.value, gap.low, gap.high),
-            answers.temperature not in (None, answers.before),
-            number_of(answers.groups),
-        )
-        engine = installed_format(format).engine(path)
-        return Quantized(answers.description, cost, _facts(answers, cost), engine.probabilities)
+    with ProgressReport(reporter, "image calibrated") as progress:
+        fitted_on = measured.split if measure is None else None
+        answers = export_int8(trained, format, path, images, scored, progress.update, fitted_on)
+    gap = paired_gap(answers.reference, answers.correct, answers.groups)
+    assert gap.low is not None
+    assert gap.high is not None
+    cost = Int8Cost(
+        measured,
+        len(answers.correct),
+        Metric.share(answers.correct, answers.groups),
+        Metric.share(answers.reference, answers.groups),
+        Metric(gap.value, gap.low, gap.high),
+        answers.temperature not in (None, answers.before),
+        number_of(answers.groups),
+    )
+    engine = installed_format(format).engine(path)
+    return Quantized(answers.description, cost, _facts(answers, cost), engine.probabilities)
 
 
 @dataclass(frozen=True)
