@@ -15,14 +15,14 @@ from statistics import mean, stdev
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.loading.epoch_order import EpochOrder, ImageOrder, ShardOrder
+from vit.data.loading.epoch_order import EpochOrder, ShardOrder
 
 NUM_IMAGES, NUM_CLASSES, BATCH_SIZE, SEEDS = 100_000, 100, 256, range(5)
 Labels = npt.NDArray[np.int64]
 Row = tuple[float, float, float, float]
 
 
-def measured(order: ImageOrder, labels: Labels) -> Row:
+def measured(order: EpochOrder | ShardOrder, labels: Labels) -> Row:
     """The four numbers of two epochs."""
     first, second = order.drawn(0)[0], order.drawn(1)[0]
     classes = labels[first]

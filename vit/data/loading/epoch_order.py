@@ -8,7 +8,7 @@ Drawing by the root of the class sizes lies between that and no change (Mahajan 
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,16 +31,6 @@ def drawn_shares(counts: Labels, sampling: Sampling) -> Shares:
     """
     sizes = np.where(counts > 0, np.maximum(counts, 1) ** _POWERS[sampling], 0.0)
     return sizes / sizes.sum()
-
-
-class ImageOrder(Protocol):
-    """The images of any epoch, as a pure function of the epoch."""
-
-    def __len__(self) -> int:
-        """Number of images of an epoch."""
-
-    def drawn(self, epoch: int) -> tuple[Labels, Labels]:
-        """(indices, repeats), both (n,): the image at each position, and how often it came before in this epoch."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ class ShardOrder:
         return sequence[np.concatenate([whole, np.flatnonzero(left)])], np.zeros(num_images, dtype=np.int64)
 
 
-def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:
+def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> EpochOrder | ShardOrder:
     """The order of training images: by windows of shards if there are several, else (or by classes) over all images.
 
     Args:

@@ -7,7 +7,7 @@ are never in the wrong epoch, and all random draws for an image follow from its 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vit.data.loading.epoch_order import ImageOrder
+from vit.data.loading.epoch_order import EpochOrder, ShardOrder
 
 EVALUATION = -1  # epoch of the keys of evaluation
 
@@ -41,7 +41,7 @@ class TrainSampler:
 
     def __init__(
         self,
-        order: ImageOrder,
+        order: EpochOrder | ShardOrder,
         batch_size: int,
         rank: int = 0,
         world_size: int = 1,
