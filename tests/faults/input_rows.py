@@ -301,8 +301,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("S13", "tar files of which only some name a split, or with images beside the folders of their splits",
               "refused with the tar files or images of an unknown split; they never become training images", 3),
         Fault("S14", "hidden folders, such as .thumbnails/, and links inside a tar file",
-              "hidden and system files are skipped and counted; a hard link is the file that it links to; an image "
-              "that is another link, or a link to nothing, is left out and named"),
+              "hidden and system files are skipped and counted; an image that is a link is left out and named"),
     ),
     "Parquet tables, the Hugging Face hub and object stores": (
         Fault("L20", "a folder of parquet files that lacks a numbered file, has a split under two names, no training "

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -191,54 +191,24 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], indexed: In
         else:
             indexed.num_others += 1
 
-    def leave_out(name: PurePosixPath, member: tarfile.TarInfo) -> None:
-        if (member.islnk() or member.issym()) and has_image_extension(name):
-            indexed.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
-        else:
-            indexed.num_others += 1
-
-    links: list[tarfile.TarInfo] = []
     try:
-        with open(path, "rb") as file:
-            for member in _members(file):
-                name = _path_of(member.name)
+        with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            while (member := tar.next()) is not None:
+                tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
+                name = PurePosixPath(re.sub(r"^(\./|/)+", "", member.name))
                 if member.isdir():
                     continue
                 if any(is_hidden(part) for part in name.parts if part != ".."):
                     indexed.num_hidden += 1
-                elif member.islnk():
-                    links.append(member)
                 elif member.isreg() and not member.issparse():
                     add(name, member)
+                elif (member.islnk() or member.issym()) and has_image_extension(name):
+                    indexed.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
                 else:
-                    leave_out(name, member)
-            # A second file on a disk with the bytes of a first is a hard link. The headers are read again for them,
-            # because most tar files have no links, and entries of a million files are large.
-            wanted = {_path_of(link.linkname) for link in links}
-            files = (one for one in _members(file) if one.isreg() and not one.issparse()) if links else ()
-            targets = {name: one for one in files if (name := _path_of(one.name)) in wanted}
-            for link in links:
-                target = targets.get(_path_of(link.linkname))
-                if target is None:
-                    leave_out(_path_of(link.name), link)
-                else:
-                    add(_path_of(link.name), target)
+                    indexed.num_others += 1
     except (tarfile.TarError, OSError, EOFError) as error:
         problem = f"{path} is not a whole tar file: {error}"
         raise DataError(problem, "restore it, or unpack and pack it again without gzip") from error
-
-
-def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    file.seek(0)
-    with tarfile.open(fileobj=file, mode="r:") as tar:
-        while (member := tar.next()) is not None:
-            tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
-            yield member
-
-
-def _path_of(name: str) -> PurePosixPath:
-    """The path of an entry, relative to the tar file."""
-    return PurePosixPath(re.sub(r"^(\./|/)+", "", name))
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:
