@@ -3,12 +3,9 @@
 import inspect
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import stat
-import sys
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -443,29 +440,3 @@ def test_what_appears_under_the_name_meanwhile_stays(tmp_path, kind):
     assert os.listdir(tmp_path) == [output.name], "nothing of the export is left"
     texts = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert texts == ([] if kind == "empty folder" else ["theirs"])
-
-
-@pytest.mark.faults("F7")
-@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
-def test_the_folder_of_a_killed_export_goes_and_that_of_a_living_one_stays(trained, tmp_path):
-    made = trained("vit")
-    parent, child = multiprocessing.get_context("fork").Pipe()
-
-    def wait_inside():
-        with exporting.new_output("safetensors", tmp_path / "killed.safetensors") as path:
-            path.write_bytes(b"half")
-            child.send("written")
-            time.sleep(60)
-
-    process = multiprocessing.get_context("fork").Process(target=wait_inside)
-    process.start()
-    try:
-        assert parent.poll(30)
-        assert export(made, "safetensors", tmp_path / "a.safetensors").is_small
-        assert len(list(tmp_path.glob(".killed.safetensors.*"))) == 1
-    finally:
-        process.kill()
-        process.join()
-    (tmp_path / ".other").mkdir()  # a hidden folder that no export made
-    assert export(made, "safetensors", tmp_path / "b.safetensors").is_small
-    assert sorted(os.listdir(tmp_path)) == [".other", "a.safetensors", "b.safetensors"]

@@ -200,8 +200,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "training continues"),
         Fault("F6", "paths that are too long",
               "names that `vit` creates are short; an --out that is too long is refused", 7),
-        Fault("F7", "files that kills leave behind", "only in the run folder, and beside an export; "
-              "removed when the run is resumed, or by the next export"),
+        Fault("F7", "files that kills leave behind", "only in the run folder, and a hidden folder "
+              "beside an export; removed when the run is resumed; the hidden folder stays"),
         Fault("F8", "a file that another program makes under the name of an output while rows are computed, or a link",
               "the file is kept, the rows stay in NAME.partial, and no link is followed", 7),
         Fault("F9", "a run folder that is removed, renamed or replaced during its training",

@@ -4,17 +4,15 @@ import errno
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 import torch
 
 from vit import registry
 from vit.atomic_files import name_new_file, why_unwritable
-from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
 from vit.export import verify
 from vit.export.format import Classify, Format, description_text
@@ -24,7 +22,6 @@ from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engine import trained_engine
 
 _AS_JSON = ("classes", "thresholds")
-_LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
 _FILE_ENDINGS = (".onnx", ".pt2", ".safetensors", ".xml", ".bin")
 
 
@@ -108,12 +105,7 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
     check_output(name, output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(output.parent)
-        with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder, ExitStack() as held:
-            lock = hold(Path(folder) / _NEW_LOCK, wait=True)
-            assert lock is not None
-            held.enter_context(lock)
-            (Path(folder) / _NEW_LOCK).rename(Path(folder) / _LOCK)  # other processes see the lock only once it is held
+        with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
             written = Path(folder) / output.name
             try:
                 yield written
@@ -138,13 +130,6 @@ def check_output(name: str, output: Path) -> None:
         raise UsageError(f"--output {output} names a file, and --format {name} writes a folder", fix)
     if ending and output.suffix != ending:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove the hidden folders of exports that were killed: the locks in them are free."""
-    for lock in parent.glob(f".*/{_LOCK}") if sys.platform != "win32" else ():
-        if not is_held(lock):
-            rmtree(lock.parent, ignore_errors=True)
 
 
 def _give_usual_mode(written: Path, folder: Path) -> None:
