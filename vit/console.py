@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -186,19 +186,6 @@ def _draws(reporter: Reporter) -> bool:
     return sys.stderr.isatty() and not reporter.err.is_dumb_terminal
 
 
-class _TimeLeft(ProgressColumn):
-    """Time left, counted down between updates. Rich's column uses the progress of the last half minute alone."""
-
-    def get_table_column(self) -> Column:
-        """A column that stays whole in a narrow terminal, where the bar is shortened."""
-        return Column(no_wrap=True)
-
-    def render(self, task: Task) -> Text:
-        """Time until the field `ends`, if it is known."""
-        ends = task.fields["ends"]
-        return Text("" if ends is None else f"{duration(max(0.0, ends - time.monotonic()))} left")
-
-
 class ProgressReport:
     """Progress of a long task since its first update: a bar on a terminal, a line every 15 seconds in a log."""
 
@@ -224,32 +211,32 @@ class ProgressReport:
         if self._first is None:
             self._first = now, share
         elapsed, gained = now - self._first[0], share - self._first[1]
-        left = elapsed / gained * (1 - share) if gained > 0 else None
+        left = f"{duration(elapsed / gained * (1 - share))} left" if gained > 0 else ""
         if _draws(self.reporter):
-            self._draw(f"{done:,}/{total:,}", words, share, None if left is None else now + left)
+            self._draw(f"{done:,}/{total:,}", words, share, left)
         elif now - self._printed >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
             self._printed = now
-            remaining = "" if left is None else f"{duration(left)} left"
-            self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
+            self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, left))))
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
-    def _draw(self, count: str, words: str, share: float, ends: float | None) -> None:
+    def _draw(self, count: str, words: str, share: float, left: str) -> None:
         if self._bar is None:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.fields[count]}"),
                 TextColumn("{task.fields[words]}"),
+                TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),  # the bar is shortened instead
             )
-            self._bar = Progress(*columns, _TimeLeft(), console=self.reporter.err, transient=True)
+            self._bar = Progress(*columns, console=self.reporter.err, transient=True)
             self._bar.start()
-            self._task = self._bar.add_task(self.verb, total=1.0, count="", words="", ends=None)
+            self._task = self._bar.add_task(self.verb, total=1.0, count="", words="", left="")
         assert self._task is not None
-        self._bar.update(self._task, completed=share, count=count, words=words, ends=ends)
+        self._bar.update(self._task, completed=share, count=count, words=words, left=left)
 
 
 def tracked(rows: Iterable[T], total: int, reporter: Reporter, verb: str) -> Iterator[T]:
