@@ -94,7 +94,6 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         "source": source,
         "checked": checked,
         "kind_of_label": source.task.kind,
-        "ratios": {split: _ratio(counts) for split, counts in checked.counts.items()},
         "classes": drawn(class_counts(nonempty or checked.counts, source.class_names, checked.num_images)),
         "kinds": Counter((one.severity, one.kind) for one in findings),
         "firsts": {one.kind: one for one in reversed(findings)},  # of each kind
@@ -152,9 +151,3 @@ def _pictures(source: Source, wanted: AbstractSet[Place]) -> dict[Place, Markup 
 
     with decode_threads() as parallel:
         return dict(zip(numbers, parallel(thumbnail, numbers.values()), strict=True))
-
-
-def _ratio(counts: Labels) -> str:
-    """How many times the largest class is as large as the smallest that has images."""
-    present = counts[counts > 0]
-    return f"{present.max() / present.min():.1f}" if len(present) else ""

@@ -122,9 +122,8 @@ data = {"check": check, "next": next_labels, "pack": pack, "index": index}
 
 def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
-    for split, counts in checked.counts.items():
-        sizes, present = checked.sizes[split], counts[counts > 0]
-        ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
+    for split, ratio in checked.ratios.items():
+        sizes = checked.sizes[split]
         images, readable = f"{checked.num_images[split]:,}", f"{sizes.readable:,}"
         typical = f"{sizes.median_width}x{sizes.median_height}"
         rows.append((split, images, readable, ratio, typical, sizes.smallest, sizes.largest))

@@ -153,7 +153,7 @@ def evaluate(
     from vit.report.run.run_page import report_of  # imports matplotlib
 
     class_names, rules = predictor.class_names, predictor.multilabel
-    scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
+    scores = None if any(seen.scored.values()) else predictor.validation_scores  # promises need new images
     measurement = report_of(predictor.task).measure(scored, class_names, rules, scores)
     run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
     folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)

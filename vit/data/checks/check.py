@@ -85,6 +85,12 @@ class CheckResult:
         """Number of findings that are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
 
+    @property
+    def ratios(self) -> dict[str, str]:
+        """{split: how many times its largest class is as large as the smallest that has images}."""
+        present = {split: counts[counts > 0] for split, counts in self.counts.items()}
+        return {split: f"{some.max() / some.min():.1f}" if len(some) else "" for split, some in present.items()}
+
 
 def check(source: Source, progress: Progress) -> CheckResult:
     """Decode every image of every split, and find what harms a classifier or its test."""

@@ -45,10 +45,6 @@ class SeenImages:
     scored: Mapping[str, int] = field(default_factory=dict)  # scored although the run has seen them
     warning: str = ""  # why metrics are or may be too good for new images, without a full stop; "": they are not
 
-    @property
-    def are_scored(self) -> bool:
-        return any(self.scored.values())
-
 
 def check_readable(source: Source, contents: Contents) -> None:
     """Raise DataError before the first step if validation or test files are not images."""
