@@ -136,8 +136,8 @@ def test_pictures_of_images_leave_the_machine_only_if_asked(
     Image.new("RGB", (8, 8), "red").save(picture)
     monkeypatch.setattr(MlflowAddress, "is_local", is_local)
     tracker = begin(sharing=sharing)
-    tracker.media("figures/worst", picture)
-    tracker.image_table("validation/worst", ["path"], [["patient-1.png"]])
+    tracker.figure("figures/worst", picture, has_images=True)
+    tracker.table("validation/worst", ["path"], [["patient-1.png"]], has_images=True)
     tracker.artifact(picture, "best", {})
     tracker.finish()
     found = {path.name for path in (mlflow_out / "mlflow" / "artifacts").rglob("*") if path.is_file()}

@@ -46,8 +46,8 @@ def test_what_is_logged_can_be_read(begin, tmp_path):
     for step in (1, 2):
         tracker.log({"train/loss": 1.0 / step, "lr": 0.5}, step)
     tracker.figure("figures/curves", picture)
-    tracker.media("figures/worst", picture)
-    tracker.image_table("validation/worst", ["path", "loss"], [["a|b.png", 2.5], ["c\nd.png", 1.0]])
+    tracker.figure("figures/worst", picture, has_images=True)
+    tracker.table("validation/worst", ["path", "loss"], [["a|b.png", 2.5], ["c\nd.png", 1.0]], has_images=True)
     tracker.summary({"test/acc1": 0.75})
     tracker.finish()
     events = read(tmp_path / "tensorboard")

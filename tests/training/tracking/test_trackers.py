@@ -11,9 +11,7 @@ from vit.training.tracking.tracker import check_trackers, chosen_trackers, wandb
 
 CALLS = [
     ("log", {"train/loss": 1.0}, 1),
-    ("figure", "figures/curves", "curves.png", "a curve"),
-    ("media", "figures/worst", "worst.png", ""),
-    ("image_table", "validation/worst", ["path"], [["a.png"]]),
+    ("figure", "figures/worst", "worst.png", True),
     ("table", "results", ["series"], [["vit"]]),
     ("confusion_matrix", "test/confusion", [0], [1], ["cat", "dog"]),
     ("configure", {"optim": {}}),

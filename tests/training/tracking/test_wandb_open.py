@@ -142,9 +142,10 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
     for step in range(3):
         tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
         tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
-        tracker.figure("figures/curve", picture, "a curve")
-        tracker.media("figures/worst", picture, "photographs")
-        tracker.image_table("val/worst", ["path", "loss"], [["photographs/a.png", 2.5], ["photographs/b.png", 1.5]])
+        tracker.figure("figures/curve", picture)
+        tracker.figure("figures/worst", picture, has_images=True)
+        worst = [["photographs/a.png", 2.5], ["photographs/b.png", 1.5]]
+        tracker.table("val/worst", ["path", "loss"], worst, has_images=True)
         tracker.confusion_matrix("val/confusion", [0, 1, 1, -1], [0, 0, 1, 1], ["cat", "dog"])
     tracker.summary({"val/acc1": 0.75})
     tracker.artifact(checkpoint, "best of first", {"val/acc1": 0.75, "token": "hush-3"})
@@ -166,8 +167,6 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
     assert [row["_step"] for row in rows] == [0, 1, 2]
     assert [row["train/loss"] for row in rows] == [1.0, 1 / 2, 1 / 3]
     assert [row["val/acc1"] for row in rows] == [0.5, 0.75, 0.25]
-    assert [row["figures/curve/caption"] for row in rows] == ["a curve"] * 3
-    assert [row["figures/worst/caption"] for row in rows] == ["photographs"] * 3
     assert [row["val/worst/nrows"] for row in rows] == [2] * 3
     assert [row["val/confusion_table/nrows"] for row in rows] == [4] * 3
     summary = {}
@@ -422,13 +421,12 @@ def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monke
     assert notices[1].startswith("Weights & Biases stopped (OSError: No space left on device); training goes on")
 
 
-@pytest.mark.parametrize("method", ["figure", "media", "confusion_matrix", "artifact"])
+@pytest.mark.parametrize("method", ["figure", "confusion_matrix", "artifact"])
 def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
     tracker = begin("offline", folder, notices)
     missing = tmp_path / "none.png"
     arguments = {
         "figure": ("figures/curve", missing),
-        "media": ("figures/worst", missing),
         "confusion_matrix": ("val/confusion", [0, 1], [0], ["cat", "dog"]),
         "artifact": (missing, "best", {}),
     }
@@ -461,8 +459,8 @@ from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 run = Tracking(Path({str(folder)!r}), Path(), "first", None, {{}}, NUMBERS_ALONE)
 tracker = open_trackers(Recipe(wandb="off"), run, print)
 tracker.log({{"train/loss": 1.0}}, 0)
-tracker.figure("figures/curve", Path("none.png"), caption="a curve")
-tracker.image_table("val/worst", ["path"], [])
+tracker.figure("figures/curve", Path("none.png"))
+tracker.table("val/worst", ["path"], [], has_images=True)
 tracker.confusion_matrix("val/confusion", [0], [0], ["cat"])
 tracker.summary({{"val/acc1": 1.0}})
 tracker.artifact(Path("none.ckpt"), "best", {{}})

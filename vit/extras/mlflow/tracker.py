@@ -105,6 +105,7 @@ class MlflowTracker:
             os.environ.setdefault(variable, value)
         self._address, self._layout = MlflowAddress.below(run.out), RunLayout(run.folder)
         self._sharing, self._register = run.sharing, register
+        self._shows_images = run.sharing.media or self._address.is_local
         self._step = 0
         self._last: dict[str, int] = {}  # steps that the run has when this process begins, by name
         self._has_begun = False  # to log
@@ -125,19 +126,16 @@ class MlflowTracker:
         self._step = max(self._step, step)
         self._send([point for point in points if point[1] > self._last.get(_name(point[0]), -1)])
 
-    def figure(self, name: str, path: Path, caption: str = "") -> None:
+    def figure(self, name: str, path: Path, has_images: bool = False) -> None:
         folder = str(PurePosixPath(name).parent)
-        self._background.add(lambda: self._client.log_artifact(self._run, str(path), folder))
+        if self._shows_images or not has_images:
+            self._background.add(lambda: self._client.log_artifact(self._run, str(path), folder))
 
-    def media(self, name: str, path: Path, caption: str = "") -> None:
-        if self._sharing.media or self._address.is_local:
-            self.figure(name, path, caption)
-
-    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        if self._sharing.media or self._address.is_local:
-            self.table(name, columns, rows)
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def table(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], has_images: bool = False
+    ) -> None:
+        if has_images and not self._shows_images:
+            return
         file = io.StringIO()
         table = TableWriter(file, columns)
         for row in rows:

@@ -44,8 +44,7 @@ def draw_pretraining(
     for name, figure in {CURVES: pretrain_curves(run.metrics_path), **pictures}.items():
         if figure is not None:
             save(figure, run.figure_path(name))
-            show = tracker.media if name in pictures else tracker.figure
-            show(f"figures/{name}", run.figure_path(name))
+            tracker.figure(f"figures/{name}", run.figure_path(name), has_images=name in pictures)
     tracker.summary({f"best/{name}": value for name, value in fitted.result.validation.items()})
     tracker.artifact(
         run.backbone_path, f"{plan.source.name}-{plan.spec.name}", {"sha256": file_hash(run.backbone_path)}

@@ -50,12 +50,15 @@ class TensorBoardTracker:
         logger.log_metrics(dict(row), step)
         logger.save()  # a checkpoint of this step may be the last act before a signal; rows are few
 
-    def figure(self, name: str, path: Path, caption: str = "") -> None:
+    def figure(self, name: str, path: Path, has_images: bool = False) -> None:
+        # nothing leaves the run folder, which has the same pictures
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
         self._logger().experiment.add_image(name, pixels, self._step, dataformats="HWC")
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def table(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], has_images: bool = False
+    ) -> None:
         lines = [columns, ["---"] * len(columns), *rows]  # Markdown, which TensorBoard shows without HTML of its cells
         text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
         self._logger().experiment.add_text(name, text, self._step)
@@ -64,8 +67,6 @@ class TensorBoardTracker:
         """TensorBoard has no charts of confusion, and keeps no models; the run folder has the picture and the file."""
 
     confusion_matrix = artifact = _nothing
-    media = figure  # nothing leaves the run folder, which has the same pictures
-    image_table = table
 
     def configure(self, config: Mapping[str, object]) -> None:
         self._config = config

@@ -152,11 +152,10 @@ def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tra
         images = [dataset.__getitems__([Key(-1, indices[row.path])]).image[0] for row in worst]
         figures["worst"] = image_grid(images, [row.text for row in worst], report.WORST_TITLE)
         columns = [field.name for field in fields(worst[0])]
-        tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
+        tracker.table("validation/worst", columns, [astuple(row) for row in worst], has_images=True)
     for name, figure in figures.items():
         save(figure, run.figure_path(name))
-        show = tracker.media if name in ("augmented", "worst") else tracker.figure  # which show images
-        show(f"figures/{name}", run.figure_path(name))
+        tracker.figure(f"figures/{name}", run.figure_path(name), has_images=name in ("augmented", "worst"))
     _track_result(run, result, tracker)
 
 

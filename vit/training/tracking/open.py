@@ -56,7 +56,6 @@ class Trackers:
         self.trackers = dict(trackers)
         self.notify = notify
 
-    log, figure, media = _to_each("log"), _to_each("figure"), _to_each("media")
-    image_table, table, confusion_matrix = _to_each("image_table"), _to_each("table"), _to_each("confusion_matrix")
-    configure, summary, artifact = _to_each("configure"), _to_each("summary"), _to_each("artifact")
-    finish, interrupt = _to_each("finish"), _to_each("interrupt")
+    log, figure, table = _to_each("log"), _to_each("figure"), _to_each("table")
+    confusion_matrix, configure, summary = _to_each("confusion_matrix"), _to_each("configure"), _to_each("summary")
+    artifact, finish, interrupt = _to_each("artifact"), _to_each("finish"), _to_each("interrupt")

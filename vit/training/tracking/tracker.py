@@ -130,17 +130,13 @@ class Tracker(Protocol):
     def log(self, row: Mapping[str, float], step: int) -> None:
         """Log the numbers of a step, by names with slashes. A step must not be smaller than the previous one."""
 
-    def figure(self, name: str, path: Path, caption: str = "") -> None:
-        """Log a PNG file with numbers and class names, without images of the data, at the latest step."""
+    def figure(self, name: str, path: Path, has_images: bool = False) -> None:
+        """Log a PNG file at the latest step; one that shows images of the data only if media are shared."""
 
-    def media(self, name: str, path: Path, caption: str = "") -> None:
-        """Log a PNG file that shows images of the data, if media are shared."""
-
-    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Log a row of plain values with the file name for each image, if media are shared."""
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Log rows of numbers and names, without names of images, at the latest step."""
+    def table(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], has_images: bool = False
+    ) -> None:
+        """Log rows of plain values at the latest step; those with file names of images only if media are shared."""
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]

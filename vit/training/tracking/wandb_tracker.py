@@ -81,23 +81,19 @@ class WandbTracker:
         self._step = max(self._step, step)
         self._write(lambda: dict(row), step)
 
-    def figure(self, name: str, path: Path, caption: str = "") -> None:
-        self._write(lambda: {name: self._wandb.Image(str(path), caption=caption or None)}, self._step)
+    def figure(self, name: str, path: Path, has_images: bool = False) -> None:
+        if self._sharing.media or not has_images:
+            self._write(lambda: {name: self._wandb.Image(str(path))}, self._step)
 
-    def media(self, name: str, path: Path, caption: str = "") -> None:
-        if self._sharing.media:
-            self.figure(name, path, caption)
-
-    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        if self._sharing.media:
-            self.table(name, columns, rows)
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def table(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], has_images: bool = False
+    ) -> None:
         def build() -> dict[str, object]:
             data = [list(row) for row in rows]
             return {name: self._wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)}
 
-        self._write(build, self._step)
+        if self._sharing.media or not has_images:
+            self._write(build, self._step)
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
