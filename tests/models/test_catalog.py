@@ -7,6 +7,7 @@ import typing
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vit.errors import UsageError
 from vit.models.catalog import CATALOG, entry, names
@@ -43,10 +44,30 @@ def test_cost_counts_the_operations_of_the_papers_equations() -> None:
     assert NetworkSpec.named("vit_mini_patch4_28", C).cost(S).flops == 2 * multiplications
 
 
+@pytest.mark.parametrize("name", ["vit_nano_patch2_8", "resnet10_small", "test_vit"])
+def test_an_empty_network_draws_no_weights(name: str) -> None:
+    """On the meta device a draw has no values, and it took most of the time of a plan."""
+    drawn = []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            drawn.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    spec = NetworkSpec.named(name, 10)
+    with Watched():
+        empty = spec.build_empty(spec.default_image_size)
+    assert drawn and not [kind for kind in drawn if "uniform" in kind or "normal" in kind or "clamp" in kind]
+    whole = spec.build(spec.default_image_size).state_dict()
+    assert {key: (value.shape, value.dtype) for key, value in empty.state_dict().items()} == {
+        key: (value.shape, value.dtype) for key, value in whole.items()
+    }
+
+
 def test_cost_does_not_allocate_the_network() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    cost = NetworkSpec.named("vit_huge_patch14_224", 10, {"depth": 100}).cost(224)
-    assert cost.parameters > 1.9e9  # 7.9 GB
+    cost = NetworkSpec.named("vit_huge_patch14_224", 10, {"embed_dim": 3840, "num_heads": 30, "depth": 12}).cost(224)
+    assert cost.parameters > 1.9e9  # 8.5 GB
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KB
 
 

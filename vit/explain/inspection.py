@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vit.data.pixels.preprocess import Preprocess
 from vit.explain.methods import attention_weights
 from vit.models.attend import attend
+from vit.models.network import Undrawn
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import Block, VisionTransformer
 from vit.models.vit_config import ViTConfig
@@ -224,11 +225,10 @@ def image_sizes_around(image_size: int, patch_size: int) -> list[int]:
 
 def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
     """The network on the meta device, and its FLOPs by part, counted in the forward pass of one image."""
-    with torch.device("meta"):
+    with torch.device("meta"), Undrawn():
         network = VisionTransformer(config).eval().requires_grad_(False)  # as `vit.models.spec.count` says
-        image = torch.empty(1, config.in_chans, config.image_size, config.image_size)
-        with FlopCounterMode(display=False) as counter:
-            network(image)
+    with FlopCounterMode(display=False) as counter:
+        network(torch.empty(1, config.in_chans, config.image_size, config.image_size, device="meta"))
     flops = dict.fromkeys(_PARTS, 0)
     for module, operations in counter.get_flop_counts().items():
         name, *inside = _place(module.partition(".")[2])

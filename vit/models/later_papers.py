@@ -145,11 +145,6 @@ class RotaryPositions(nn.Module):
         return torch.cat((prefix, turned.to(heads.dtype)), dim=2)
 
 
-def rotary_positions(config: ViTConfig) -> nn.Module:
-    """The rotation of queries and keys, or the identity where an option leaves it out."""
-    return RotaryPositions(config) if config.is_rotary else nn.Identity()
-
-
 class ConvStem(nn.Module):
     """Tokens of pixels by convolutions: (B, K, S, S) -> (B, N, D).
 

@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+_DRAWS = ("uniform_", "normal_", "erfinv_", "mul_", "add_", "clamp_")  # ends of names: also kaiming_uniform_
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +76,17 @@ class Network(nn.Module, ABC):
 
     def check_images(self, images: Tensor) -> None:
         """Raise ValueError with both shapes unless `images` is (B, K, S, S)."""
-        size = self.image_size
-        if images.ndim != 4 or images.shape[1:] != (self.in_chans, size, size):
-            raise ValueError(
-                f"expected images of shape (B, {self.in_chans}, {size}, {size}), got {tuple(images.shape)}"
-            )
+        K, S = self.in_chans, self.image_size
+        if images.ndim != 4 or images.shape[1:] != (K, S, S):
+            raise ValueError(f"expected images of shape (B, {K}, {S}, {S}), got {tuple(images.shape)}")
+
+
+class Undrawn(TorchFunctionMode):
+    """`with torch.device("meta"), Undrawn():` a network is built without values: their draws would take most of it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out: Any = args[0] if args else (kwargs or {}).get("tensor")
+        return out if getattr(func, "__name__", "").endswith(_DRAWS) and out.is_meta else func(*args, **(kwargs or {}))
 
 
 def misfits(given: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:

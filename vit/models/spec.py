@@ -75,7 +75,9 @@ class NetworkSpec:
         """The network as shapes alone, on the meta device: it takes no memory, whatever its size."""
         import torch
 
-        with torch.device("meta"):
+        from vit.models.network import Undrawn
+
+        with torch.device("meta"), Undrawn():
             return self.build(image_size)
 
     def cost(self, image_size: int) -> Cost:
@@ -94,8 +96,7 @@ def count(network: "Network") -> Cost:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    side = network.image_size
-    was_training = network.training
+    side, was_training = network.image_size, network.training
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     network.eval().requires_grad_(False)  # the counter refuses views of trained parameters that have no gradient
     with FlopCounterMode(display=False) as counter:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vit.errors import first_line
 from vit.models.memory_format import memory_format_of
-from vit.models.network import Network, NetworkConfig
+from vit.models.network import Network, NetworkConfig, Undrawn
 from vit.models.network_names import import_timm
 
 
@@ -86,7 +86,7 @@ class TimmNetwork(NetworkOfTimm):
             options["in_chans"] = config.in_chans
         create = partial(timm.create_model, config.model, pretrained=False, num_classes=config.num_classes, **options)
         try:
-            self.model = _sized(create, config.image_size)
+            self.model = sized(create, config.image_size)
         except TypeError as error:
             raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
         native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
@@ -118,7 +118,7 @@ class TimmNetwork(NetworkOfTimm):
         return {f"model.{name}": sized[name] for name in changed if sized[name].shape == expected[name].shape}
 
 
-def _sized(create: Callable[..., Any], image_size: int) -> nn.Module:
+def sized(create: Callable[..., Any], image_size: int | None) -> nn.Module:
     """A model built for one image size (ViT, Swin, ...), or one for any size, which does not take img_size."""
     try:
         return cast(nn.Module, create(img_size=image_size))
@@ -130,7 +130,8 @@ def _check_size(create: Callable[..., Any], config: TimmConfig, native_size: int
     """Raise ValueError if a model cannot compute images of the config's size, by a forward pass of shapes alone."""
     with torch.device("meta"), torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = _sized(create, config.image_size).eval()
+        with Undrawn():
+            model = sized(create, config.image_size).eval()
         try:
             model(torch.empty(1, config.in_chans, config.image_size, config.image_size))
         except NotImplementedError:  # an operation that the meta device does not have

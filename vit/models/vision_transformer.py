@@ -60,7 +60,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
         self.q_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.k_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
-        self.rotate = later_papers.rotary_positions(config)
+        self.rotate = later_papers.RotaryPositions(config) if config.is_rotary else nn.Identity()
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
 

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from vit.errors import CheckpointError
+from vit.models.network import Undrawn
 from vit.models.network_names import import_timm, timm_names
 from vit.weights.formats.weight_format import TimmModel, TimmWeights, Weights
 from vit.weights.trainer_file import State
@@ -114,7 +115,7 @@ def named_by_torchvision(
     for name in models.list_models(module=models):
         if timm_name(name) != model.name:
             continue
-        with torch.device("cpu" if name.startswith("regnet") else "meta"):  # a RegNet computes its widths with tensors
+        with torch.device("cpu" if name.startswith("regnet") else "meta"), Undrawn():  # a RegNet's widths are tensors
             theirs = models.get_model(name, weights=None)
         (*_, head) = (place for place, layer in theirs.named_modules() if isinstance(layer, nn.Linear))
         shapes = {key: value.shape for key, value in theirs.state_dict().items()}

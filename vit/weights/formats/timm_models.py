@@ -1,5 +1,6 @@
 """Models of timm as timm builds them: tensors, config, and options of those that are plain ViTs"""
 
+from functools import partial
 from typing import Any
 
 import timm
@@ -12,8 +13,10 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.later_papers import RotaryPositions
+from vit.models.network import Undrawn
 from vit.models.options import Options, Value
 from vit.models.spec import NetworkSpec
+from vit.models.timm_network import sized
 from vit.models.vit_config import PositionEmbedding
 from vit.weights.adapt import adapt
 from vit.weights.formats.detect import convert_weights
@@ -37,12 +40,8 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
     except RuntimeError:  # a tag that timm does not know: of somebody's own weights
         name = name.partition(".")[0]
         config = timm.models.get_pretrained_cfg(name)
-    size = {} if image_size is None else {"img_size": image_size}
-    with torch.device("meta"):
-        try:
-            model = timm.create_model(name, pretrained=False, **size)
-        except TypeError:  # a network without a fixed size
-            model = timm.create_model(name, pretrained=False)
+    with torch.device("meta"), Undrawn():
+        model: Any = sized(partial(timm.create_model, name, pretrained=False), image_size)
     head = getattr(model, "head", None)
     pools = (getattr(head, "global_pool", None), getattr(head, "pool_type", None), getattr(model, "global_pool", None))
     kinds = [getattr(pool, "pool_type", pool) for pool in pools]
@@ -70,18 +69,12 @@ def options_of_model(model: Any) -> Options | None:
     rotary = _rotary_positions(model) if type(model) is Eva else ""
     if rotary is None or not (rotary or all(_is_plain(block) for block in model.blocks)):
         return None
-    first: Any = model.blocks[0]
-    options: dict[str, Value] = {
-        "num_heads": first.attn.num_heads,
-        "norm_eps": first.norm1.eps,
-        "embed_dim": model.embed_dim,
-    }
-    if rotary:
-        options["pos_embed"] = rotary
+    one: Any = model.blocks[0]
+    options: dict[str, Value] = {"num_heads": one.attn.num_heads, "norm_eps": one.norm1.eps}
+    options |= {"embed_dim": model.embed_dim} | ({"pos_embed": rotary} if rotary else {})
     if getattr(model, "num_reg_tokens", 0) and model.pos_embed is not None:  # else the number of positions shows it
         options["prefix_positions"] = not model.no_embed_class
-    is_gated = isinstance(first.mlp.act, nn.SiLU)
-    activation = "swiglu" if is_gated else _ACTIVATIONS.get(type(first.mlp.act).__name__)
+    activation = "swiglu" if isinstance(one.mlp.act, nn.SiLU) else _ACTIVATIONS.get(type(one.mlp.act).__name__)
     if activation not in (None, "gelu"):
         options["activation"] = activation
     if not isinstance(model, VisionTransformerDistilled):
@@ -128,8 +121,7 @@ def _fits(model: nn.Module, options: Options) -> bool:
     """Whether our network of these options has exactly the model's tensors."""
     weights = {name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()}
     try:
-        matched = convert_weights(weights, {})
-        if matched is None:
+        if (matched := convert_weights(weights, {})) is None:
             return False
         converted = matched[1]
         others = {name: value for name, value in options.items() if name != "embed_dim"}
