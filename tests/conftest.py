@@ -127,7 +127,7 @@ class Trained:
         return self.path / "checkpoints" / "best.ckpt"
 
 
-DRAWING = ("compare", "crossval", "evaluate", "inspect", "probe", "report", "study")
+DRAWING = ("compare", "crossval", "data", "evaluate", "explain", "inspect", "probe", "report", "study")
 
 
 @cache
@@ -141,10 +141,13 @@ def _blank(kind: str) -> bytes:
 
 def leave_blank(patch: pytest.MonkeyPatch) -> None:
     """Figures are made, and each is written as an empty one: layout and drawing are most of the time of a report."""
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     blank = {kind: _blank(kind) for kind in ("png", "svg")}
     patch.setattr(Figure, "get_layout_engine", lambda figure: None)
+    bar = Axes.bar  # an artist for each bar; a legend shows those with a label
+    patch.setattr(Axes, "bar", lambda axes, *given, **options: "label" in options and bar(axes, *given, **options))
     patch.setattr(Figure, "savefig", lambda figure, file, **options: file.write(blank[options["format"]]))
 
 

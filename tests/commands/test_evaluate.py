@@ -15,13 +15,14 @@ from tests.tables import rows
 from vit.report.run import run_page
 
 pytestmark = pytest.mark.usefixtures("here")
+QUICK = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
 
 
 @pytest.fixture(scope="module")
 def colors_run(vit, colors, tmp_path_factory):
     out = tmp_path_factory.mktemp("colors_run")
-    options = ("--epochs", 4, "--precision", "32-true", "--wandb", "off", "--out", out)
-    assert vit("train", colors, *options).code == 0
+    options = ("--epochs", 4, "--precision", "32-true", "--out", out)
+    assert vit("train", colors, *QUICK, *options).code == 0
     (result,) = out.glob("**/result.json")
     return result.parent
 
@@ -173,7 +174,7 @@ def test_a_run_without_a_recipe_is_refused(vit, digits_run, here, text):
 @pytest.mark.faults("D18")
 def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, here):
     data = draw_classes(here / "data", ("dark", "light"), 12)
-    assert vit("train", data, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    assert vit("train", data, *QUICK, "--epochs", 1, "--out", "runs").code == 0
     run = run_folder(here / "runs")
     shutil.copy(data / "dark" / "00.png", data / "dark" / "0-new.png")  # another cut would follow from this
     assert vit("evaluate", run, "--output", "same").code == 0
@@ -186,13 +187,20 @@ def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, 
     assert answer.code == 3 and "1 test images of data have changed since the run" in answer.err
 
 
+@pytest.fixture(scope="module")
+def once_trained(vit, draw_classes, tmp_path_factory):
+    out = tmp_path_factory.mktemp("once")
+    data = draw_classes(out / "photos", ("dark", "light"), 20)
+    options = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 1, "--out", out / "runs")
+    assert vit("train", data, *QUICK, *options).code == 0
+    return run_folder(out / "runs"), data
+
+
 @pytest.fixture
-def trained_on(vit, draw_classes, here):
+def trained_on(once_trained, here):
     """A run, and the folder of 40 images that it cut into 28 to train on, 4 to validate and 8 to test."""
-    data = draw_classes(here / "photos", ("dark", "light"), 20)
-    options = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 1, "--wandb", "off", "--out", "runs")
-    assert vit("train", data, *options).code == 0
-    return run_folder(here / "runs"), data
+    run, data = once_trained
+    return shutil.copytree(run, here / "runs" / "photos" / "vit" / "run"), data  # whose test may change it
 
 
 @pytest.mark.faults("D26")
@@ -225,7 +233,7 @@ def test_images_that_the_run_was_trained_on_are_left_out(vit, trained_on, here):
 def test_images_that_the_run_was_calibrated_on_are_left_out(vit, draw_classes, here):
     data = draw_classes(here / "photos", ("dark", "light"), 20)
     cut = ("--data.validation", 0.1, "--data.test", 0.2, "--data.calibration", 0.2)
-    assert vit("train", data, *cut, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    assert vit("train", data, *QUICK, *cut, "--epochs", 1, "--out", "runs").code == 0
     run = run_folder(here / "runs")
     tested = [row["path"] for row in rows(run / "splits.csv") if row["split"] == "test"]
     answer = vit("evaluate", run, data, "--output", "out")
@@ -273,7 +281,7 @@ def test_arrays_and_runs_from_before_contents_were_kept(vit, digits_run, trained
 @pytest.mark.faults("K8")
 def test_a_run_finds_its_images_from_any_folder(vit, draw_classes, here, monkeypatch):
     draw_classes(here / "data", ("dark", "light"), 12)
-    assert vit("train", "data", "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    assert vit("train", "data", *QUICK, "--epochs", 1, "--out", "runs").code == 0
     (run,) = (path.parent for path in (here / "runs").glob("**/result.json"))
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")

@@ -38,7 +38,7 @@ def rows(folder):
 
 
 def test_a_vit_is_explained_by_every_method(vit, digits_run, picture, here):
-    answer = vit("explain", digits_run.path, picture, "--layers", "0,3")
+    answer = vit("explain", digits_run.path, picture, "--layers", "0,3", figures=True)
     assert answer.code == 0, answer.err
     table = rows(here / "explanations")
     assert [row["method"] for row in table] == ["attention", "rollout", "relevance", "gradcam"]
@@ -59,7 +59,7 @@ def test_a_vit_is_explained_by_every_method(vit, digits_run, picture, here):
 
 
 def test_a_cnn_is_explained_by_grad_cam_and_names_stay_text(vit, cnn, picture, here):
-    answer = vit("explain", cnn, picture, "--label", "<b>bold</b>", "--output", "why")
+    answer = vit("explain", cnn, picture, "--label", "<b>bold</b>", "--output", "why", figures=True)
     assert answer.code == 0, answer.err
     (row,) = rows(here / "why")
     assert row["method"] == "gradcam" and row["explained"] == "<b>bold</b>" and row["label"] in ("'=1+1", "<b>bold</b>")

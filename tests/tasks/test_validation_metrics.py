@@ -57,7 +57,8 @@ def test_a_training_whose_first_batch_of_validation_is_one_class_reports_its_own
     draw_classes(data / "train", "bcdefghij", 1)
     draw_classes(data / "val", "a", EVALUATION_BATCH_SIZE, side=8)
     draw_classes(data / "val", "bcdefghij", 4, side=8)
-    words = ("train", data, "--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 9, "--wandb", "off")
+    words = ("train", data, "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1)
+    words += ("--batch_size", 9, "--wandb", "off")
     answer = vit(*words, "--out", tmp_path)
     assert answer.code == 0, answer.err
     last = {name: float(value) for name, value in rows(run_folder(tmp_path) / "metrics.csv")[-1].items() if value}

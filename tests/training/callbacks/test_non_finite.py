@@ -17,6 +17,8 @@ from vit.training.loop import Classifier
 from vit.training.optim import make_optimizer
 from vit.training.recipes.recipe import OptimConfig
 
+ONE_BLOCK = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1)
+
 
 def at(scale, batch, step=9):
     scaler = SimpleNamespace(get_scale=lambda: scale)
@@ -64,7 +66,7 @@ def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, co
 
     monkeypatch.setattr(loop, "Trainer", in_float16)
     monkeypatch.setattr(Classifier, "configure_optimizers", overflowing)
-    options = ("--network", "vit_nano_patch2_8", "--epochs", 11, "--batch_size", 6, "--augment", "none")
+    options = (*ONE_BLOCK, "--epochs", 11, "--batch_size", 6, "--augment", "none")
     command = ("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
     answer = vit(*command, "--epochs", 2)
     assert answer.code == 6 and re.search("all 1[0-9] steps were skipped: nothing was learned", answer.err), answer.err
@@ -83,7 +85,7 @@ def test_steps_that_float16_leaves_out_are_in_the_result(vit, colors, tmp_path, 
         return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
 
     monkeypatch.setattr(loop, "Trainer", in_float16)
-    options = ("--network", "vit_nano_patch2_8", "--epochs", 8, "--batch_size", 6, "--augment", "none")
+    options = (*ONE_BLOCK, "--epochs", 8, "--batch_size", 6, "--augment", "none")
     answer = vit("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err
     result = RunDirectory(run_folder(tmp_path)).read_result()

@@ -31,7 +31,7 @@ def trained(vit, draw_classes, tmp_path_factory):
     @cache
     def train(*options):
         out = tmp_path_factory.mktemp("out")  # one training for each choice of options
-        short = ("--network", "vit_tiny_cifar", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1)
+        short = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1)
         answer = vit(
             "train", data, *short, "--wandb", "offline", "--out", out, "--data.num_workers", 0, *options, drawn=True
         )
