@@ -20,7 +20,10 @@ from vit.data.core.samples import Samples, Source
 from vit.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("here")
-QUICK = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 2, "--wandb", "off")
+QUICK = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.validation", 0.1, "--data.test", 0.2,
+    "--epochs", 2, "--wandb", "off",
+)  # fmt: skip
 NONE_SEEN = {f"{split}_images_of_the_run": 0 for split in ("train", "validation", "calibration")}
 
 

@@ -12,7 +12,7 @@ from vit.data.loading.module import ImageDataModule
 from vit.training.loop import Classifier
 
 VIT = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1)
-CNN = ("--network", "resnet10_small")
+CNN = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]")
 QUICK = ("--epochs", 3, "--batch_size", 6, "--augment", "none", "--precision", "32-true", "--wandb", "off")
 
 

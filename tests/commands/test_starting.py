@@ -63,18 +63,16 @@ def start_line(done):
 
 
 def test_photographs_start_from_published_weights_which_are_fetched_once(train, hub, photographs, tmp_path):
-    done = train(photographs, "--dry_run", *QUICK, HF_ENDPOINT=hub.address)
+    done = train(photographs, *QUICK, "--out", "runs", HF_ENDPOINT=hub.address)
     assert f"weights of {PUBLISHED}, because DATA are photographs" in start_line(done)
     assert FINE_TUNED in done.stdout and f"Fetching timm/{NAME} from 127.0.0.1 (23 MB)" in done.stderr
-    sharded = ("--strategy", "fsdp", "--optim.ema_decay", "0", "--devices", "2", "--trainer.accelerator", "cpu")
-    assert f"weights of {PUBLISHED}" in start_line(
-        train(photographs, "--dry_run", *QUICK, *sharded, HF_ENDPOINT=hub.address)
-    )
-    asked = len(hub.requests)
-    done = train(photographs, *QUICK, "--out", "runs", HF_ENDPOINT=hub.address)
-    assert len(hub.requests) == asked and "Fetching" not in done.stderr and FINE_TUNED in done.stdout
     begun = run_folder(tmp_path / "runs")
     assert yaml.safe_load((begun / "config.yaml").read_text())["model"]["init_from"] == PUBLISHED
+    asked = len(hub.requests)
+    sharded = ("--strategy", "fsdp", "--optim.ema_decay", "0", "--devices", "2", "--trainer.accelerator", "cpu")
+    done = train(photographs, "--dry_run", *QUICK, *sharded, HF_ENDPOINT=hub.address)
+    assert f"weights of {PUBLISHED}" in start_line(done)
+    assert len(hub.requests) == asked and "Fetching" not in done.stderr
     done = train(photographs, "--dry_run", *QUICK, HF_HUB_OFFLINE="1")  # the cache needs no hub
     assert FINE_TUNED in done.stdout
 

@@ -28,7 +28,8 @@ def test_a_batch_larger_than_the_data(vit, colors, tmp_path):
 
 def test_ten_images_are_enough_for_batch_norm(vit, draw_classes, tmp_path):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 5)
-    options = ("--network", "resnet10_small", "--image_size", 8, "--out", tmp_path / "runs", *QUICK)
+    options = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]", "--image_size", 8)
+    options += ("--out", tmp_path / "runs", *QUICK)
     answer = vit("train", data, *options)
     assert answer.code == 0, answer.err
     refused(vit("train", data, "--batch_size", 1, *options), 2, "resnet10_small has batch norm", "--batch_size 2 ")
@@ -50,8 +51,8 @@ def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
 
     Adam would divide by the gradients' own size: it hides a wrong scale, and makes rounding as large as a step.
     """
-    options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5,
-               "--optim.optimizer", "sgd", "--optim.lr", 0.01, "--keep_state", "true")  # fmt: skip
+    options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--batch_size", 9, "--seed", 5,
+               "--precision", "32-true", "--optim.optimizer", "sgd", "--lr", 0.01, "--keep_state", "true")  # fmt: skip
     found = []
     for parts in (1, 3):
         out = tmp_path / str(parts)
@@ -166,7 +167,8 @@ def test_out_of_memory_says_what_to_try(vit, colors, tmp_path, monkeypatch, kind
         return torch.empty(2**50)
 
     monkeypatch.setattr(VisionTransformer, "forward", allocate)
-    options = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--out", tmp_path)
+    options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--batch_size", 6, "--out", tmp_path)
+    options += ("--precision", "32-true")
     answer = vit("train", colors, *options, *QUICK)
     refused(answer, 7, "out of memory with 6 images of 8 pixels in 32-true, 6 parts", "give a smaller --batch_size")
     assert [parts for parts in (2, 6) if f"starting again in {parts} micro-batches" in answer.err] == [2, 6]
@@ -178,7 +180,8 @@ def test_images_that_are_all_black_train(vit, tmp_path):
         (tmp_path / "data" / name).mkdir(parents=True)
         for place in range(14):
             Image.new("RGB", (9, 9)).save(tmp_path / "data" / name / f"{place}.png")
-    options = ("--network", "resnet10_small", "--augment", "strong", "--batch_size", 10, "--out", tmp_path / "runs")
+    options = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]", "--augment", "strong")
+    options += ("--batch_size", 10, "--out", tmp_path / "runs")
     answer = vit("train", tmp_path / "data", *options, *QUICK)
     assert answer.code == 0, answer.err
     (metrics,) = tmp_path.glob("runs/**/metrics.csv")

@@ -9,6 +9,7 @@ from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.data.pixels.preprocess import Preprocess
 from vit.models.network import Network
+from vit.models.options import Value
 from vit.models.spec import NetworkSpec
 
 CLASSES = ("blue", "green", "red")
@@ -22,10 +23,11 @@ def write_teacher(
     network: str = "resnet10_small",
     temperature: float = 1.0,
     seed: int = 0,
-    **options: int,
+    **options: Value,
 ) -> Network:
     """Write the checkpoint of a network with random weights, and give the network in evaluation mode."""
     torch.manual_seed(seed)
+    options = options or ({"widths": (8, 8, 8, 8)} if network == "resnet10_small" else {})
     spec = replace(NetworkSpec.named(network, len(class_names), options), in_chans=preprocess.channels)
     made = spec.build(preprocess.image_size)
     with torch.no_grad():

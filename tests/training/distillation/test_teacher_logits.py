@@ -7,11 +7,12 @@ import torch
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
-import vit
 from tests.training.distillation.teachers import CLASSES, OWN, write_teacher
+from vit.checkpoints.format import Description
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples, Source
 from vit.data.pixels.preprocess import Preprocess
+from vit.models.spec import NetworkSpec
 from vit.training.distillation import TeacherLogits, find_teacher
 from vit.training.recipes.recipe import DistillConfig
 
@@ -78,13 +79,17 @@ def test_the_picture_is_resized_to_the_size_of_the_teacher(tmp_path):
 
 
 def test_an_onnx_file_teaches_as_its_checkpoint_whatever_its_temperature(tmp_path):
+    """Its graph gives probabilities of the checkpoint's logits, divided by the temperature of the description."""
     pytest.importorskip("onnxruntime")
-    own = {"network": "vit_nano_patch2_8", "depth": 1, "preprocess": replace(OWN, image_size=8)}
-    write_teacher(tmp_path / "t.ckpt", **own, temperature=3.0)
-    vit.export(tmp_path / "t.ckpt", format="onnx", output=tmp_path / "t.onnx")
-    student = replace(STUDENT, image_size=8)
-    images = batch_of(student.normalize(PIXELS[..., :8, :8]))
-    ours, exported = (logits_of(tmp_path / name, preprocess=student).of(images) for name in ("t.ckpt", "t.onnx"))
+    from tests.onnx_files import linear_classifier
+
+    spec = NetworkSpec.named("vit_nano_patch2_8", len(CLASSES))
+    about = Description(CLASSES, spec, replace(OWN, image_size=8), temperature=3.0)
+    weights = torch.randn(192, 3, generator=torch.Generator().manual_seed(0)) / 1500
+    (tmp_path / "t.onnx").write_bytes(linear_classifier(weights.numpy(), about.to_dict()).SerializeToString())
+    student, pixels = replace(STUDENT, image_size=8), PIXELS[..., :8, :8]
+    exported = logits_of(tmp_path / "t.onnx", preprocess=student).of(batch_of(student.normalize(pixels)))
+    ours = 3 * (pixels.flatten(1).float() @ weights)
     for temperature in (1.0, 4.0):
         torch.testing.assert_close(
             (exported / temperature).softmax(1), (ours / temperature).softmax(1), rtol=1e-3, atol=1e-4
