@@ -11,12 +11,14 @@ from vit.errors import DataError
 from vit.inference.answers.nearest import choose_doubtful, doubts
 from vit.layout import RunLayout
 
+SMALL = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8)
+
 
 @pytest.fixture(scope="module")
 def colors_run(vit, colors, tmp_path_factory):
     """A run of two epochs on three colors."""
     out = tmp_path_factory.mktemp("colors_run")
-    options = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--epochs", 1, "--batch_size", 8, "--wandb", "off")
+    options = (*SMALL, "--epochs", 1, "--batch_size", 8, "--wandb", "off")
     assert vit("train", colors, *options, "--out", out).code == 0
     (config,) = out.glob("**/config.yaml")
     return config.parent
@@ -80,7 +82,7 @@ def test_the_table_trains_when_it_is_filled_in(vit, colors_run, draw_classes, he
 
 def test_new_images_of_a_run_with_groups_need_a_group_too(vit, colors, draw_classes, here):
     """The command named the label alone, and the training that it advised refused the empty groups."""
-    options = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--epochs", 1, "--batch_size", 8, "--wandb", "off")
+    options = (*SMALL, "--epochs", 1, "--batch_size", 8, "--wandb", "off")
     assert vit("train", colors, *options, "--data.groups", "([0-9]+)", "--out", "runs").code == 0
     (config,) = (here / "runs").glob("**/config.yaml")
     draw_classes(here / "pool", ("violet",), 3)

@@ -38,13 +38,13 @@ def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
 
 def test_a_file_costs_as_little_in_a_full_cache(tmp_path, monkeypatch):
     """The folder is counted for a part of its size, and not for a number of files: the cost does not grow with it."""
-    cache, counts = PartCache(tmp_path, 10**6), []
+    cache, counts = PartCache(tmp_path, 3 * 10**5), []
     count = PartCache._shrink
     monkeypatch.setattr(PartCache, "_shrink", lambda self: counts.append(count(self)) or counts[-1])
-    for number in range(3000):  # three times what fits
+    for number in range(900):  # three times what fits
         cache.put(f"{number:02x}{number}", bytes(1000))
-    assert len(counts) < 330 and max(counts) <= 10**6
-    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1.02 * 10**6
+    assert len(counts) < 330 and max(counts) <= 3 * 10**5
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1.02 * 3 * 10**5
 
 
 @pytest.mark.faults("A16")
