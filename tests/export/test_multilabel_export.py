@@ -25,6 +25,7 @@ NAMES = {
     "onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "t.safetensors", "hf": "m",
     "openvino": "o",
 }  # fmt: skip
+TRACED_TOO = [pytest.param(name, marks=pytest.mark.slow) for name in ("pt2", "openvino")]
 IMAGES = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
 
 
@@ -52,14 +53,14 @@ def written(made, tmp_path_factory):
     return write
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["onnx", "safetensors", "timm", "hf", *TRACED_TOO])
 def test_every_format_gives_the_sigmoid_of_each_label(made, written, name):
     found = export_format(name).read(made, written(name))(IMAGES).detach()
     torch.testing.assert_close(found, expected(made), atol=2e-6, rtol=0)
     assert float((found.sum(dim=1) - 1).abs().max()) > 0.1, "a softmax adds up to 1"
 
 
-@pytest.mark.parametrize("name", ["onnx", "openvino"])
+@pytest.mark.parametrize("name", ["onnx", TRACED_TOO[1]])
 def test_an_exported_graph_predicts_labels_at_their_thresholds(made, written, name):
     path = written(name)
     predictor = load(path if name == "onnx" else path / OPENVINO_GRAPH)
