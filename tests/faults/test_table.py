@@ -56,14 +56,14 @@ def test_a_row_is_shown_by_tests_that_ran_and_passed(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    faults\n")
     command = [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib"]
     command += ["-p", "no:cacheprovider", "--record_faults", "kept.json", "--rootdir", ".", "inner/test_some.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
     def run(*more):
         subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
         known = states(marks(tmp_path / "inner"), read(tmp_path / "kept.json"))
         return {number: known[number] for number in ("D1", "D2", "D3", "D4", "D5", "D6", "D7")}
 
-    known = run("-k", "not not_run", "-n", "2")  # in two processes of xdist
+    known = run("-k", "not not_run", "-p", "xdist", "-n", "2")  # in two processes of xdist
     assert known["D1"] == State(REAL)
     assert known["D2"] == State(SIMULATED, simulated="an exception")
     assert known["D3"] == State(FAILED)
@@ -73,7 +73,7 @@ def test_a_row_is_shown_by_tests_that_ran_and_passed(tmp_path):
     text = document(states(marks(tmp_path / "inner"), read(tmp_path / "kept.json")))
     assert "3 are shown by a real fault, 1 by a simulation, 1 failed," in text
     (tmp_path / "inner" / "test_some.py").write_text(TESTS.replace("def test_real", "def test_renamed"))
-    known = run("-k", "test_not_run", "-p", "no:xdist")
+    known = run("-k", "test_not_run")
     assert known["D7"] == State(REAL) and known["D2"].shown == SIMULATED  # an earlier run stays
     assert known["D1"] == State(NOT_SHOWN)  # its test is gone
 
