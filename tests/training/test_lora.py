@@ -179,23 +179,27 @@ def start(vit, colors, tmp_path_factory):
 
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
-def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "action",
+    [die, pytest.param(lambda: os.kill(os.getpid(), signal.SIGTERM), marks=pytest.mark.slow)],
+    ids=["killed", "asked"],
+)
+def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch, action):
     options = (
         "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,
     )  # fmt: skip
     assert vit("train", colors, *options, "--out", tmp_path / "whole").code == 0
     whole = run_folder(tmp_path / "whole")
-    for name, action in (("killed", die), ("asked", lambda: os.kill(os.getpid(), signal.SIGTERM))):
-        with monkeypatch.context() as patch:
-            patch.setattr(train_progress.TrainProgress, "step", at_step(5, action))
-            assert vit("train", colors, *options, "--out", tmp_path / name).code in (1, 143)
-        run = run_folder(tmp_path / name)
-        assert checkpoint(run)["global_step"] in (4, 5)
-        load(run / "checkpoints" / "last.ckpt")  # by whoever wants its weights
-        answer = vit("train", "--resume", run)
-        assert answer.code == 0, answer.err
-        assert same_end(run, whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(train_progress.TrainProgress, "step", at_step(5, action))
+        assert vit("train", colors, *options, "--out", tmp_path / "ended").code in (1, 143)
+    run = run_folder(tmp_path / "ended")
+    assert checkpoint(run)["global_step"] in (4, 5)
+    load(run / "checkpoints" / "last.ckpt")  # by whoever wants its weights
+    answer = vit("train", "--resume", run)
+    assert answer.code == 0, answer.err
+    assert same_end(run, whole)
 
 
 @pytest.mark.faults("K11")
