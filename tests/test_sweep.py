@@ -14,7 +14,7 @@ from tests.wandb_files import elsewhere, kept, plain  # noqa: F401  elsewhere is
 
 SWEEP = yaml.safe_load((ROOT / "examples" / "sweep.yaml").read_text())
 SHORT = (
-    "--network", "vit_tiny_cifar", "--model.network.depth", "1", "--image_size", "8", "--epochs", "1",
+    "--network", "vit_nano_patch2_8", "--model.network.depth", "1", "--image_size", "8", "--epochs", "1",
     "--init", "random",
 )  # fmt: skip
 

@@ -11,7 +11,9 @@ from tests.runs import run_folder
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.load import load
 
-OPTIONS = ("--epochs", 2, "--wandb", "off", "--image_size", 8)
+OPTIONS = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--wandb", "off", "--image_size", 8,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -157,19 +157,23 @@ def test_config_reads_back(vit, digits_run):
 
 
 @pytest.mark.faults("N5")
-def test_same_seed_same_weights_and_another_seed_other_weights(vit, digits_run, tmp_path):
-    config = digits_run.path / "config.yaml"
+def test_same_seed_same_weights_and_another_seed_other_weights(vit, colors, tmp_path):
+    options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--batch_size", 8)
+    options += ("--keep_state", "true", "--wandb", "off", "--out", tmp_path / "first", "--seed", 3)
+    assert vit("train", colors, *options).code == 0
+    first = run_folder(tmp_path / "first")
     for seed in (3, 4):
-        answer = vit("train", "--config", config, "--seed", seed, "--out", tmp_path / str(seed))
+        answer = vit("train", "--config", first / "config.yaml", "--seed", seed, "--out", tmp_path / str(seed))
         assert answer.code == 0, answer.err
     again, other = run_folder(tmp_path / "3"), run_folder(tmp_path / "4")
-    assert same(weights(again), weights(digits_run.path))
-    assert same(weights(again, "best"), weights(digits_run.path, "best"))
-    assert not same(weights(other), weights(digits_run.path))
-    timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows(again / "metrics.csv")]
-    assert timeless == [
-        {k: v for k, v in row.items() if "second" not in k} for row in rows(digits_run.path / "metrics.csv")
-    ]
+    assert same(weights(again), weights(first))
+    assert same(weights(again, "best"), weights(first, "best"))
+    assert not same(weights(other), weights(first))
+    timeless, expected = (
+        [{k: v for k, v in row.items() if "second" not in k} for row in rows(run / "metrics.csv")]
+        for run in (again, first)
+    )
+    assert timeless == expected
 
 
 def test_an_option_beats_a_recipe_wherever_it_stands(vit):
@@ -223,7 +227,7 @@ def test_images_choose_their_network(draw_classes, tmp_path, side, network, imag
 
 
 def test_weights_of_a_run_are_a_start(vit, digits_run, tmp_path):
-    options = ("--epochs", 1, "--lr", 1e-9, "--optim.optimizer", "adamw", "--optim.warmup", 0, "--wandb", "off")
+    options = ("--optim.steps", 3, "--lr", 1e-9, "--optim.optimizer", "adamw", "--optim.warmup", 0, "--wandb", "off")
     answer = vit("train", "digits", *options, "--model.init_from", digits_run.path, "--out", tmp_path)
     assert answer.code == 0, answer.err
     started, _ = load(digits_run.best)

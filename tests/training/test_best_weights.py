@@ -20,8 +20,8 @@ def test_images_set_aside_for_calibration_serve_for_nothing_else(vit, tmp_path):
     from tests.tables import rows
     from vit.checkpoints.io import read_checkpoint
 
-    words = ("train", "digits", "--epochs", 1, "--batch_size", 128, "--seed", 1, "--wandb", "off", "--out", tmp_path)
-    answer = vit(*words, "--data.calibration", 0.2)
+    words = ("train", "digits", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 128, "--seed", 1)
+    answer = vit(*words, "--data.calibration", 0.2, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err
     run = run_folder(tmp_path)
     counts = json.loads((run / "result.json").read_text())["images"]
