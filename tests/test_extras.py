@@ -92,7 +92,7 @@ def test_the_core_trains_predicts_and_exports_without_extras(digits_run, tmp_pat
     folder = tmp_path / "core"
     shutil.copytree(PACKAGE, folder / "vit", ignore=shutil.ignore_patterns("extras", "__pycache__"))
     shutil.copytree(PACKAGE.parent / "configs", folder / "configs")
-    small = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 64, "--wandb", "off")
+    small = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--optim.steps", 4, "--wandb", "off")
     (picture, *_) = (PACKAGE.parent / "docs").rglob("*.png")
     commands = [
         ("train", "digits", *small, "--out", tmp_path / "runs"),

@@ -151,7 +151,8 @@ def test_wrong_values_are_refused_as_by_the_command(here):
 
 def test_a_notebook_sees_what_there_is(tmp_path, colors, capfd):
     assert set(vit.__all__) <= set(dir(vit)) and "import_module" not in dir(vit)
-    options = {"network": "vit_nano_patch2_8", "epochs": 1, "wandb": "off", "quiet": True, "data.num_workers": 0}
+    options = {"network": "vit_nano_patch2_8", "model.network.depth": 1, "epochs": 1, "wandb": "off", "quiet": True}
+    options["data.num_workers"] = 0
     run = vit.train(colors, out=tmp_path, **options)
     found = vit.evaluate(run, quiet=True)
     assert run.result.accuracy == found.measurement.metrics.acc1.value and (run / "result.json").is_file()

@@ -10,7 +10,7 @@ from vit.data.sources.sources import open_source
 
 CLASSES = ("=cmd|'calc'!A0", "@SUM(1)", "a;=1+1", "'=quoted")
 QUICK = (
-    "--network", "vit_tiny_cifar", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1, "--wandb", "off",
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1, "--wandb", "off",
     "--data.num_workers", 0,
 )  # fmt: skip
 

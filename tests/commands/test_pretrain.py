@@ -90,7 +90,8 @@ def test_the_head_has_a_column_for_each_training_image(pretrained):
 
 def test_test_images_are_neither_read_nor_listed(vit, colors, pretrained, tmp_path, monkeypatch):
     """The training images are those of `vit train`, and no file of its test split is opened."""
-    options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 8, "--wandb", "off")
+    options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 8)
+    options += ("--wandb", "off")
     assert vit("train", colors, *options, "--out", tmp_path / "train").code == 0
     splits = read_splits(run_folder(tmp_path / "train") / "splits.csv")
     run, _ = pretrained

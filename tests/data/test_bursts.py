@@ -255,8 +255,8 @@ def test_a_table_that_is_written_again_is_searched_again(clips: Path, tmp_path: 
 
 @pytest.mark.faults("D64")
 def test_a_training_counts_bursts_as_groups(vit, clips: Path, tmp_path: Path) -> None:
-    options = ("--network", "vit_nano_patch2_8", "--model.preprocess.image_size", 8, "--epochs", 1, "--out", tmp_path)
-    answer = vit("train", clips, *options, "--init", "random")
+    options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1)
+    answer = vit("train", clips, *options, "--init", "random", "--out", tmp_path)
     assert answer.code == 0 and "72 images in 12 bursts" in answer.err + answer.out
     (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
     assert "bursts: together" in (run / "config.yaml").read_text()

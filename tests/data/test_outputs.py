@@ -83,7 +83,8 @@ def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
 ) -> None:
     photos = draw_classes(here / "photos", ("cat", "dog"), 8)
     monkeypatch.chdir(photos)
-    run = vit.train(".", network="vit_nano_patch2_8", image_size=8, epochs=1, keep_state=True, wandb="off")
+    small = {"network": "vit_nano_patch2_8", "model.network.depth": 1, "image_size": 8}
+    run = vit.train(".", **small, epochs=1, keep_state=True, wandb="off")
     vit.explain(run, "cat/00.png")
     vit.inspect(run)
     vit.evaluate(run, ".", output="measured")

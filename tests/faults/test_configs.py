@@ -18,7 +18,10 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
 
 NOWHERE = "cifar100"  # reading it, without its folder, would be exit code 3
-TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 4, "--wandb", "off",
+    "--data.num_workers", 0,
+)  # fmt: skip
 
 
 def leaves(tree, path=""):

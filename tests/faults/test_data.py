@@ -20,7 +20,10 @@ from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.data.pixels import images
 
-TINY = ("--network", "vit_nano_patch2_8", "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--batch_size", 4, "--wandb", "off",
+    "--data.num_workers", 0,
+)  # fmt: skip
 
 
 def image(path):
