@@ -77,7 +77,7 @@ def test_intervals_of_errors_gaps_and_ratios_cover(error, seeds, images):
 def test_a_clear_gap_is_seen_throughout():
     curves = (power(1000, 0.10, -0.35), power(1000, 0.15, -0.35))
     world = World(test_images=2000, sizes=SEVEN[3:])
-    verdicts = [compare_with_first(answers)[0].verdict for answers in studies(world, curves, 100)]
+    verdicts = [compare_with_first(answers)[0].verdict for answers in studies(world, curves, 40)]
     assert np.mean([verdict == "first ahead" for verdict in verdicts]) >= 0.9
 
 
@@ -85,7 +85,7 @@ def test_a_clear_gap_is_seen_throughout():
     ("seeds", "images", "found_at_least"), [pytest.param(3, 1000, 0.3, marks=pytest.mark.slow), (5, 1000, 0.9)]
 )
 def test_a_clear_crossing_is_called_and_its_interval_covers(seeds, images, found_at_least):
-    found = crossings(World(seeds=seeds, test_images=images, sizes=SEVEN), STEEP, 1000, 80)
+    found = crossings(World(seeds=seeds, test_images=images, sizes=SEVEN), STEEP, 1000, 40)
     assert found.share("found") >= found_at_least
     assert found.share("crossing") >= 0.88
 
@@ -99,7 +99,7 @@ def test_a_clear_crossing_is_called_and_its_interval_covers(seeds, images, found
 )
 def test_no_crossing_is_claimed_where_there_is_none(curves):
     world = World(test_images=1000, sizes=SEVEN[::2])
-    found = [compare_with_first(answers)[0] for answers in studies(world, curves, 100)]
+    found = [compare_with_first(answers)[0] for answers in studies(world, curves, 50)]
     assert np.mean([one.verdict == "crossing" for one in found]) <= 0.1
     assert np.mean([any(claims([one])) for one in found]) >= 0.5, "they do differ at other sizes"
 
