@@ -6,7 +6,7 @@ from tests.study.results import run
 from vit.study.findings import ALPHA
 from vit.study.frozen.frozen import _wrong, behind_the_first
 
-DRAWS, BACKBONES, SEEDS, IMAGES = 40, 8, 3, 150
+DRAWS, BACKBONES, SEEDS, IMAGES = 20, 8, 3, 150
 
 
 def test_equal_backbones_are_seldom_told_apart():
