@@ -245,6 +245,7 @@ def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
 
 
 @on_files
+@pytest.mark.slow
 def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
     """Cells of photographs with crops, kept in memory or read by a process: the same pixels, so the same numbers."""
     crops = ("--set", "augment.name=light", "--set", "augment.crop=0.35")
