@@ -25,7 +25,7 @@ from vit.registry import command_module
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-QUICK = {"far_images", "predict", "unsure"}  # pages whose blocks run in seconds; the others are slow
+QUICK = {"predict", "unsure"}  # pages whose blocks run in seconds; the others are slow
 ELSEWHERE = {"change_it": "tests/training/test_own_code.py"}
 DATA = {"text", "csv", "yaml", "dockerfile"}
 BLOCK = re.compile(r"(?:^<!-- (not run|prints): ([^\n]+) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
