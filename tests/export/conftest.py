@@ -33,7 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "pool_norm": True,
     },
     "ablated": {"name": "vit_nano_ablated", "patch_size": 2},
-    "cnn": {"name": "resnet10_small"},
+    "cnn": {"name": "resnet10_small", "widths": [8, 8, 8, 8]},
     "timm": {"name": "resnet10t"},
 }
 

@@ -144,7 +144,6 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     [
         ("vit_later", "safetensors"),
         ("vit_eva", "pt2"),
-        ("cnn", "openvino"),
         ("vit_mean", "timm"),
         ("vit_rotary", "timm"),
         ("vit_eva", "timm"),
@@ -154,7 +153,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
         ("cnn", "pt2"),
         *(pytest.param("vit_later", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
         *(pytest.param("vit_eva", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
-        pytest.param("vit_mean", "openvino", marks=pytest.mark.slow),
+        *(pytest.param(kind, "openvino", marks=pytest.mark.slow) for kind in ("vit_mean", "cnn")),
     ],
 )
 def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):

@@ -82,7 +82,7 @@ def exported(made, tmp_path_factory):
 
 
 @pytest.mark.faults("X13")
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["onnx", pytest.param("openvino", marks=pytest.mark.slow)])
 def test_int8_is_close_small_and_measured(made, exported, name):
     network, batch, labels = made
     path, answers = exported(name)

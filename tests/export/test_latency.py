@@ -56,6 +56,7 @@ def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, labels_run, s
     assert "p99 ms" in answer.out and "up to 12 passes from prepared pixels to probabilities" in answer.out
 
 
+@pytest.mark.slow
 def test_export_measures_its_file_beside_the_checkpoint(vit, labels_run, short, tmp_path, monkeypatch):
     monkeypatch.setattr(latency, "OTHERS", ())  # the graphs of the test above
     answer = vit("export", labels_run.path, "--format", "pt2", "--latency", "--output", tmp_path / "m.pt2")
