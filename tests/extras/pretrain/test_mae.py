@@ -63,16 +63,15 @@ def test_weights_without_decay_exist() -> None:
     assert "mask_token.0" in mae.no_weight_decay()
 
 
-def test_pretraining_leaves_a_backbone_that_a_training_starts_from(here: Path) -> None:
-    answer = ask("pretrain", "digits", "--method", "mae", *TINY, "--optim.steps", "4", "--name", "before")
+def test_pretraining_leaves_a_backbone_without_a_head(here: Path) -> None:
+    small = (*TINY, "--model.network.depth", "1", "--optim.steps", "4")
+    answer = ask("pretrain", "digits", "--method", "mae", *small)
     assert answer.code == 0, answer.err
     run = next((here / "runs").rglob("config.yaml")).parent
     pretrained = open_pretrained(str(run))
     network = pretrained.build(10).network
     assert isinstance(network, VisionTransformer)
     assert set(dict(network.named_parameters())) - set(pretrained.weights) == {"head.weight", "head.bias"}
-    answer = ask("train", "digits", "--init_from", run, "--optim.steps", "2", "--wandb", "off", "--name", "after")
-    assert answer.code == 0, answer.err
 
 
 @pytest.mark.faults("L10")
