@@ -237,6 +237,16 @@ def test_a_second_ctrl_c_at_the_end_shows_no_traceback(tmp_path, before, code, s
     assert (done.returncode, done.stderr) == (code, said)
 
 
+def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
+    """What the command began is removed, and a line says how it ended."""
+    script = "import signal, tempfile; import vit.__main__ as program\n"
+    script += "def export(_):\n with tempfile.TemporaryDirectory(dir='.'): signal.raise_signal(15)\n"
+    script += "program._dispatch = export; raise SystemExit(program.main())"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "vit: error[143]: terminated\n")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("how", ["flag", "variable"])
 def test_debug_shows_the_traceback(vit, monkeypatch, how):
     if how == "variable":

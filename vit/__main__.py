@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 
-from vit.errors import TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
+from vit.errors import INTERRUPTED, TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
 from vit.registry import COMPLETION, command_module
@@ -79,6 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     collect_seldom()
     adopt_srun()
     _open_closed_outputs()
+    if argv is None and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()  # a closed pipe shows here, not at exit
@@ -86,15 +88,21 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `vit ... | head` has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return 128 + 13  # as a program that SIGPIPE ends; Windows has no such signal
-    except KeyboardInterrupt:
-        return _report(130, "interrupted")
+    except KeyboardInterrupt as stop:
+        return _report(*(stop.args or INTERRUPTED))
     except Exception as error:
         if debug:
             raise
         return _report(*_failure(error))
     finally:
-        if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not one that ignores it
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the program ends: another Ctrl-C shows no traceback
+        for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, _terminate)):
+            if argv is None and signal.getsignal(number) is handler:  # not one that ignores it
+                signal.signal(number, signal.SIG_DFL)  # the program ends: another Ctrl-C shows no traceback
+
+
+def _terminate(*_: object) -> None:
+    """End a command at SIGTERM as Ctrl-C does, so that it removes what it began; a training has its own handler."""
+    raise KeyboardInterrupt(143, "terminated")
 
 
 def _open_closed_outputs() -> None:

@@ -16,6 +16,7 @@ _OF_MACHINE = frozenset(
     )
     if hasattr(errno, name)
 )  # fmt: skip
+INTERRUPTED = (130, "interrupted")  # code and word of a KeyboardInterrupt that has none
 TOO_MANY_FILES = ("too many open files", "raise the limit with 'ulimit -n 4096', or give fewer --data.num_workers")
 _CLOSE = 0.7  # least likeness of a name that is suggested, from 0 to 1
 _PREFIX = 4  # letters of a beginning that is completed

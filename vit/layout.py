@@ -139,8 +139,7 @@ class FeaturesLayout:
     @classmethod
     def of_backbone(cls, folder: Path, backbone: str) -> list[Self]:
         """The files of a backbone, of every kind of machine that has computed its features."""
-        found = sorted(folder.glob(f"{backbone}-*.safetensors"))
-        return [cls(folder, *path.stem.split("-")) for path in found]
+        return [cls(folder, *path.stem.split("-")) for path in sorted(folder.glob(f"{backbone}-*.safetensors"))]
 
     @property
     def values_path(self) -> Path:

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from vit.commands.cli.arguments import ExecutorOptions
 from vit.commands.studies.study_cells import StudyProgress
 from vit.console import Reporter
+from vit.errors import StoppedError
 from vit.study.grid import Budget, Inputs, make_cells
+from vit.study.running import cluster
 from vit.training.recipes.recipe import Recipe
 
 
@@ -48,3 +51,15 @@ def test_one_line_uploads_the_offline_runs_of_all_cells(cells, tmp_path, capsys)
     named = said.split("wandb sync ")[1].strip()
     listed = subprocess.run(["sh", "-c", f"ls -d {named}"], capture_output=True, text=True, check=True).stdout
     assert sorted(listed.splitlines()) == sorted(map(str, study.glob("cells/**/offline-run-*")))
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (KeyboardInterrupt(143, "terminated"), 143)])
+def test_a_study_that_is_stopped_says_how_to_continue(cells, tmp_path, monkeypatch, stop, code):
+    def interrupted(*_):
+        raise stop
+
+    monkeypatch.setattr(cluster, "run_cells_on", interrupted)
+    progress = StudyProgress(Reporter(), tmp_path, cells, {"train": 100, "test": 10})
+    with pytest.raises(StoppedError, match="ed; to continue, give the same command again") as error:
+        progress.run(cells, ExecutorOptions(), {})
+    assert error.value.code == code

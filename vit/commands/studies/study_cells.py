@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import ExecutorOptions
 from vit.console import ProgressReport, Reporter, count_of, duration, percent
-from vit.errors import StoppedError
+from vit.errors import INTERRUPTED, StoppedError
 from vit.layout import CELLS, RunLayout
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class StudyProgress:
             reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
 
     def run(self, cells: "Sequence[Cell]", where: ExecutorOptions, digests: Mapping[str, str]) -> None:
-        """Run the cells that have no result and may start; StoppedError where Ctrl-C ends them."""
+        """Run the cells that have no result and may start; StoppedError where Ctrl-C or SIGTERM ends them."""
         from vit.study.running.cluster import run_cells_on
 
         on, jobs = where.cluster_options, where.jobs
         try:
             run_cells_on(where.executor, self.study, cells, on, jobs, digests, self.notify, self.may_start)
         except KeyboardInterrupt as error:
-            raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
+            raise StoppedError(*(error.args or INTERRUPTED), "to continue, give the same command again") from error
         finally:
             self.close()
 

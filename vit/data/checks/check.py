@@ -110,8 +110,7 @@ def check(source: Source, progress: Progress) -> CheckResult:
         split: Sizes.of(scanned.facts["sides"][(images.split_numbers == number) & scanned.readable])
         for number, split in enumerate(images.splits)
     }
-    num_images = {split: len(source.splits[split]) for split in images.splits}
-    return CheckResult(findings, counts, num_images, sizes)
+    return CheckResult(findings, counts, {split: len(source.splits[split]) for split in images.splits}, sizes)
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
