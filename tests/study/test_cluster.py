@@ -12,6 +12,7 @@ import pytest
 
 from tests.slurm import write_answer
 from vit.errors import UsageError
+from vit.extras.slurm import tasks as slurm_tasks
 from vit.extras.slurm.tasks import alive, largest_array
 from vit.study.grid import Cell
 from vit.study.running.cluster import CellsToRun, ClusterOptions
@@ -139,3 +140,26 @@ def test_the_size_of_arrays_is_that_of_the_cluster(answers):
     assert largest_array() == 11
     answers("scontrol", err="cannot contact", code=1)
     assert largest_array() == 1001
+
+
+def test_a_limit_of_tasks_holds_over_several_arrays(answers, tmp_path, monkeypatch):
+    """Each array begins once the tasks of those before it have ended, of which SLURM's limit knows nothing."""
+    asked = []
+    monkeypatch.setattr(slurm_tasks, "largest_array", lambda: 3)
+    monkeypatch.setattr(slurm_tasks.CellsToRun, "follow", lambda *_: None)
+    monkeypatch.setattr(slurm_tasks.Slurm, "check", lambda *_: None)
+
+    def submit(folder, tasks, options, jobs):
+        asked.append((len(tasks), options.sbatch.split()[-1:]))
+        return [f"{10 * len(asked)}_{task}" for task in range(len(tasks))]
+
+    monkeypatch.setattr(slurm_tasks, "submit", submit)
+    for jobs in (2, None):
+        options = ClusterOptions(sbatch="qos=low")
+        work = slurm_tasks.CellsToRun(tmp_path, cells(7), options, jobs, {}, lambda *_: None)
+        slurm_tasks.Slurm().run_cells(work)
+        (tmp_path / "submitted.json").unlink(missing_ok=True)
+        answers("squeue")
+    ends = [["dependency=afterany:10"], ["dependency=afterany:10:20"]]
+    assert asked[:3] == [(3, ["qos=low"]), (3, ends[0]), (1, ends[1])]
+    assert [option for _, option in asked[3:]] == 3 * [["qos=low"]]

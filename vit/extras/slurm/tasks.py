@@ -12,13 +12,13 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.atomic_files import write_json
-from vit.errors import StoppedError, UsageError, install
+from vit.errors import INTERRUPTED, StoppedError, UsageError, install
 from vit.layout import CellsLayout
 from vit.study.running.cluster import Alive, CellsToRun, ClusterOptions, ClusterTask
 from vit.training.recipes.ranges import seconds
@@ -73,7 +73,11 @@ class Slurm:
         largest = largest_array()
         for start in range(0, len(new), largest):
             part = new[start : start + largest]
-            names = submit(files.jobs_dir, part, work.options, work.jobs)
+            options = work.options
+            if work.jobs and tasks:  # the limit of an array does not count the tasks of others
+                others = ":".join(sorted({name.partition("_")[0] for name in tasks}))
+                options = replace(options, sbatch=f"{options.sbatch} dependency=afterany:{others}")
+            names = submit(files.jobs_dir, part, options, work.jobs)
             tasks |= {name: list(batch.cells) for name, batch in zip(names, part, strict=True)}
             write_json(files.submitted_path, {name: [str(cell.folder) for cell in own] for name, own in tasks.items()})
 
@@ -94,15 +98,14 @@ class Slurm:
 
 @contextmanager
 def _interruptible(names: Collection[str]) -> Iterator[None]:
-    """While entered: Ctrl-C ends the waiting for tasks, which go on."""
+    """While entered: Ctrl-C or SIGTERM ends the waiting for tasks, which go on."""
     try:
         yield
     except KeyboardInterrupt as error:
         numbers = " ".join(sorted({name.partition("_")[0] for name in alive(names)}))
-        raise StoppedError(
-            130, f"interrupted; SLURM's jobs {numbers} go on", f"to end them: scancel {numbers}; "
-            "to wait for them, give the same command again",
-        ) from error  # fmt: skip
+        code, word = error.args or INTERRUPTED
+        fix = f"to end them: scancel {numbers}; to wait for them, give the same command again"
+        raise StoppedError(code, f"{word}; SLURM's jobs {numbers} go on", fix) from error
 
 
 def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None) -> list[str]:
