@@ -136,6 +136,7 @@ def test_an_interrupted_prediction_keeps_its_rows_as_partial(vit, digits_run, mi
     monkeypatch.setattr(Predictor, "_predict_batch", once)
     answer = vit("predict", digits_run.path, mixed, "--batch_size", 4)
     assert answer.code == (130 if kind is KeyboardInterrupt else 1)
+    assert kind is RuntimeError or "interrupted; the rows so far are in predictions.csv.partial;" in answer.err
     assert os.listdir(here) == ["predictions.csv.partial"] and len(rows(here / "predictions.csv.partial")) == 8
 
 

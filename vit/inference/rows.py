@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
-from vit.errors import ResourceError, UsageError
+from vit.errors import INTERRUPTED, ResourceError, StoppedError, UsageError
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
 from vit.inference.scores.scored_images import PROBABILITY
@@ -61,8 +61,7 @@ class RowWriter(ABC):
         if not self.task.is_exclusive:
             answer: list[Cell] = [list(prediction.labels), [top[name] for name in prediction.labels]]
         else:
-            label = prediction.label if prediction.status == "ok" else None
-            answer = [label, prediction.probability]
+            answer = [prediction.label if prediction.status == "ok" else None, prediction.probability]
             for rank in range(1, self.top_k):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []
@@ -105,6 +104,10 @@ class RowWriter(ABC):
     ) -> None:
         with self._held:
             self._close()
+            if isinstance(error, KeyboardInterrupt):
+                code, word = error.args or INTERRUPTED
+                fix = "the same command starts again; with --parts FOLDER it would continue"
+                raise StoppedError(code, f"{word}; the rows so far are in {self.partial}", fix) from error
             if kind is not None:
                 return
             try:

@@ -56,7 +56,8 @@ class StudyProgress:
         try:
             run_cells_on(where.executor, self.study, cells, on, jobs, digests, self.notify, self.may_start)
         except KeyboardInterrupt as error:
-            raise StoppedError(*(error.args or INTERRUPTED), "to continue, give the same command again") from error
+            code, word = error.args or INTERRUPTED
+            raise StoppedError(code, word, "to continue, give the same command again") from error
         finally:
             self.close()
 

@@ -146,8 +146,7 @@ def pixels_of(
         measured_places = [places[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
-    config = parse_yaml(read_text(run.config_path))
-    preprocess = (config.get("model") or {}).get("preprocess") or {}
+    preprocess = (parse_yaml(read_text(run.config_path)).get("model") or {}).get("preprocess") or {}
     window = preprocess.get("window")
     channels, converts = int(preprocess.get("channels") or COLORS), preprocess.get("color_profiles") == "convert"
     decoding = Decoding(
