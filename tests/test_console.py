@@ -1,6 +1,8 @@
 """Terminal output: harmless complete lines, from the first process only."""
 
+import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -137,3 +139,14 @@ def test_a_shown_p_value_is_below_the_level_where_the_value_is(value):
     shown = p_value(value)
     assert shown == "< 0.001" or (float(shown) < 0.05) == (value < 0.05)
     assert [p_value(p) for p in (0.0496, 0.04997, 0.05, 0.3)] == ["0.0496", "0.04997", "0.050", "0.300"]
+
+
+NOUNS = r"(images|files|classes|labels|names|rows|tensors|runs|folds|probes|models|configs|values|positions)\b"
+COUNT = re.compile(r"\{(len\([^{}]*?\)|num_\w+)(\.\w+)?\} (?:of \{|(?:\w+ )?" + NOUNS + r"|\{[^{}]*\bkinds)")
+
+
+def test_counts_in_sentences_have_commas_at_thousands():
+    """A data set may have 1,500 classes; see also `count_of`, which knows that one image is not 1 images."""
+    vit = Path(__file__).parents[1] / "vit"
+    lines = [line for path in vit.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert not [line.strip() for line in lines if COUNT.search(line)]

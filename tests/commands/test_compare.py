@@ -59,7 +59,7 @@ def test_two_runs(run, capsys):
     assert "resnet  75.00 %" in out
     row = next(line for line in out.splitlines() if line.startswith("resnet") and "+15.00" in line)
     assert row.split()[-4:] == ["20", "5", "0.002", "0.002"], "one comparison needs no correction"
-    assert "25 images have different labels, the 20 with the largest difference in loss" in out
+    assert "25 images with different labels, the 20 with the largest difference in loss" in out
     assert "94.png  cat   dog (> 99.9 %)  cat (> 99.9 %)" in out
     assert out.strip().splitlines()[-1] == "Next: vit compare a b --page compared.html"
     assert sorted(os.listdir()) == ["a", "b"]
@@ -78,7 +78,7 @@ def test_three_runs_are_each_compared_with_the_first(run, capsys):
     assert "corrected for 2 comparisons (Hochberg)" in out
     assert [row[-2:] for row in rows if row[:1] == ["resnet/c"]] == [["0", "10"], ["0.002", "0.004"]]
     assert "Options that differ" not in out
-    assert "9 images have different labels\n" in out
+    assert "9 images with different labels\n" in out
 
 
 def test_options_that_differ_are_shown(run, here, capsys):

@@ -135,7 +135,7 @@ def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, her
     assert answer.code == 0, answer.err
     names = ("crane (0) (0)", "crane (0) (1)", "crane (2)")
     assert load(here / "x.ckpt")[1].class_names == names
-    assert "3 classes got their number into their name: crane (0) (0), crane (0) (1), crane (2)" in answer.out
+    assert "3 classes got the number into the name: crane (0) (0), crane (0) (1), crane (2)" in answer.out
     data = draw_classes(here / "photos", names, 3, side=8)
     assert vit("predict", "x.ckpt", data, "--recursive", "--probabilities", "--output", "rows.csv").code == 0
     for row in rows("rows.csv"):

@@ -64,7 +64,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
     assert answer.out.strip().splitlines()[-1] == "Next: vit data check photos"
     assert "data_check.csv has \"'=cat\" for '=cat'" in answer.err  # and this is not a finding
     assert "\x1b" not in answer.out + answer.err and "an HTML page, not an image" in answer.out
-    assert "skipped: 1 files ending in .txt" in answer.out
+    assert "skipped: 1 file ending in .txt" in answer.out
     table = rows(here / "data_check.csv")
     assert list(table[0]) == list(Finding.__dataclass_fields__)
     assert [(row["severity"], row["kind"]) for row in table] == [

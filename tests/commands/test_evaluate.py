@@ -119,7 +119,7 @@ def test_an_empty_folder_is_a_class_without_images(vit, colors_run, colors, here
     assert answer.err.count("no image of 1 class: blue") == 1
     (here / "some" / "blue" / "1.NEF").write_bytes(b"raw")
     answer = vit(*line, "again")
-    assert answer.code == 0 and "skipped: 1 files ending in .NEF" in answer.err, answer.err
+    assert answer.code == 0 and "skipped: 1 file ending in .NEF" in answer.err, answer.err
 
 
 @pytest.mark.faults("D7")
@@ -247,7 +247,7 @@ def test_images_that_the_run_was_calibrated_on_are_left_out(vit, draw_classes, h
 def test_all_images_can_be_asked_for_and_none_is_refused(vit, trained_on, here):
     run, data = trained_on
     answer = vit("evaluate", run, data, "--include_seen", "--output", "all")
-    assert answer.code == 0 and "WARNING: 28 images that the run trained on" in answer.err
+    assert answer.code == 0 and "WARNING: scored too (--include_seen): 28 images that the run trained on" in answer.err
     assert len(predictions(here / "all")) == 40
     for row in rows(run / "splits.csv"):
         if row["split"] == "train":

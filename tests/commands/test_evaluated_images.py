@@ -64,7 +64,7 @@ def measured(folder):
 
 def test_images_that_are_scored_although_the_run_has_seen_them_leave_a_trace(vit, run, data, here):
     answer = vit("evaluate", run, data, "--include_seen", "--output", "all")
-    words = "28 images that the run trained on and 4 images that the run validated on are scored too (--include_seen)"
+    words = "scored too (--include_seen): 28 images that the run trained on and 4 images that the run validated on"
     warning = f"{words}, so the metrics are too good for new images"
     assert answer.code == 0 and f"WARNING: {warning}" in answer.err
     found, page, summary = measured(here / "all")

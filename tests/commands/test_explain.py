@@ -119,4 +119,4 @@ def test_a_cnn_has_no_attention(vit, cnn, picture, mixed):
         answer = vit("explain", cnn, picture, *options)
         assert answer.code == 2 and words in answer.err
     answer = vit("explain", cnn, mixed / "notes.txt")
-    assert answer.code == 3 and "none of 1 files" in answer.err
+    assert answer.code == 3 and "no image can be read in 1 file;" in answer.err

@@ -43,7 +43,7 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert f"WARNING: 6 of 20 files could not be read, first {mixed}" in answer.err
     assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
     answer = vit("inspect", here / "<i>.ckpt", mixed / "notes.txt")
-    assert answer.code == 3 and "none of 1 files" in answer.err
+    assert answer.code == 3 and "no image can be read in 1 file;" in answer.err
 
 
 @pytest.mark.parametrize(

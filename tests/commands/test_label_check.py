@@ -116,7 +116,7 @@ def test_a_run_checks_the_images_that_it_has_not_trained_on(vit, digits_run, her
     answer = vit("data", "check", "digits", "--labels", digits_run.path)
     assert answer.code == 0, answer.err
     assert "has not trained on 538 images" in answer.err
-    assert "1,259 images are not checked: 1,259 have no prediction" in answer.out
+    assert "1,259 images not checked; without a prediction: 1,259" in answer.out
     rows = records(here / "data_check_labels.csv")
     assert len(rows) == 1797
     assert sum(bool(row["suggested"]) for row in rows) == 538
@@ -172,7 +172,7 @@ def test_images_that_were_replaced_are_not_judged_by_old_predictions(vit, listed
     repaint(here / wrong[0])
     answer = vit("data", "check", data, "--labels", "folds")
     assert answer.code == 0 and "2 of 39 labels are suspicious" in answer.out
-    said = "1 images are not checked: 1 have changed since they were predicted"
+    said = "1 image not checked; changed since the prediction, or not readable: 1"
     assert said in answer.out and "no prediction" not in answer.out
     rows = records(here / "data_check_labels.csv")
     assert rows[-1]["path"].endswith(wrong[0]) and not rows[-1]["suggested"]

@@ -49,9 +49,7 @@ def test_its_table_is_not_taken_for_labels(vit, digits_run, mixed, here):
 @pytest.mark.faults("I1")
 def test_bad_files_can_be_a_failure(vit, digits_run, mixed, here):
     answer = vit("predict", digits_run.path, mixed, "--on_bad", "fail", "--output", "rows.jsonl")
-    assert (
-        answer.code == 5 and f"vit: error[5]: {MIXED_BAD} files have no label; see the rows in rows.jsonl" in answer.err
-    )
+    assert answer.code == 5 and f"[5]: {MIXED_BAD} files without a label; see the rows in rows.jsonl" in answer.err
     assert len((here / "rows.jsonl").read_text().splitlines()) == len(os.listdir(mixed)) - 2
     answer = vit("predict", digits_run.path, mixed / "a b.png", "--on_bad", "fail")
     assert answer.code == 0 and "WARNING" not in answer.err
@@ -196,7 +194,7 @@ def test_a_list_without_paths_and_one_among_files(vit, digits_run, listed, here)
 @pytest.mark.faults("I1")
 def test_nothing_but_bad_files_is_a_failure(vit, digits_run, listed, here):
     answer = vit("predict", digits_run.path, "lists/cut.png")
-    assert answer.code == 5 and "1 files have no label" in answer.err and answer.out.count("\n") == 2
+    assert answer.code == 5 and "1 file without a label" in answer.err and answer.out.count("\n") == 2
     assert [row["status"] for row in rows(here / "predictions.csv")] == ["unreadable"]
 
 

@@ -90,7 +90,7 @@ def test_merged_rows_without_a_label_have_the_exit_codes_of_other_predictions(vi
     """They all ended with 0. The rows are written before."""
     assert vit("predict", "--merge", parts, "--output", "report.csv").code == 0
     answer = vit("predict", "--merge", parts, "--output", "fail.csv", "--on_bad", "fail")
-    assert answer.code == 5 and "1 files have no label" in answer.err and "fail.csv" in answer.err
+    assert answer.code == 5 and "1 file without a label" in answer.err and "fail.csv" in answer.err
     assert rows(here / "fail.csv") == rows(here / "report.csv") and "Next:" not in answer.out
     (here / "notes").mkdir()
     shutil.copy(pictures / "notes.txt", here / "notes")

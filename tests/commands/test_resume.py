@@ -511,12 +511,12 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     run = run_folder(tmp_path / "runs")
     (data / "light" / "11.png").rename(data / "light" / "12.png")
     answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "splits.csv lists: 1 are missing, changed" in answer.err
+    assert answer.code == 3 and "changed, or in another class, split or group: 1;" in answer.err
     (data / "light" / "12.png").rename(data / "light" / "11.png")
     original = (data / "light" / "11.png").read_bytes()
     (data / "light" / "11.png").write_bytes((data / "dark" / "11.png").read_bytes())
     answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "splits.csv lists: 1 are missing, changed" in answer.err
+    assert answer.code == 3 and "changed, or in another class, split or group: 1;" in answer.err
     (data / "light" / "11.png").write_bytes(original)
     assert vit("train", "--resume", run).code == 0
 
@@ -532,7 +532,7 @@ def test_changed_classes_and_groups_are_not_resumed(draw_classes, tmp_path):
     write_beginning(run, Recipe(), grouped, contents)
     check_unchanged(run, grouped, contents)
     check_unchanged(run, source, contents, may_have_moved=True)
-    with pytest.raises(DataError, match="6 are missing, changed, or in another class, split or group; 6 are new"):
+    with pytest.raises(DataError, match="missing, changed, or in another class, split or group: 6; new: 6"):
         check_unchanged(run, with_groups(source, "(.)[.]"), contents)
     (data / "d").rename(data / "a")
     changed = with_groups(open_source(str(data), allow_empty=True), "(.)/")

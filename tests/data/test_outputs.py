@@ -73,7 +73,7 @@ def test_runs_beside_classes_are_no_class(
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
-    words = "1 files beside the class folders, 2 folders that vit wrote (cells/, vit_nano_patch2_8/)"
+    words = "1 file beside the class folders, 2 folders that vit wrote (cells/, vit_nano_patch2_8/)"
     assert after.notes == [f"skipped: {words}"]
 
 

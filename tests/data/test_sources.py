@@ -103,7 +103,7 @@ def test_images_to_measure_need_no_training_images_and_no_second_class(tmp_path:
     for wrong, words in (
         (touch(tmp_path / "flat", "1.jpg"), "no class folders (1 images"),
         (touch(tmp_path / "loose", "test/1.jpg"), "test is taken for the test split and has no class folders"),
-        (touch(tmp_path / "raw", "test/a/1.dng"), "raw has no images (1 files ending in .dng)"),
+        (touch(tmp_path / "raw", "test/a/1.dng"), "raw has no images (1 file ending in .dng)"),
         (touch(tmp_path / "beside", "test/1.jpg", "b/1.jpg"), "no class folders; beside it: b/"),
     ):
         assert words in refused(wrong, allow_empty=True, to_measure=True)
@@ -155,7 +155,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     assert source.class_names == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
         "skipped: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
-        "1 files ending in .DNG, 1 files ending in nothing, 5 hidden or system files",
+        "1 file ending in .DNG, 1 file ending in nothing, 5 hidden or system files",
         "convert the raw files to JPEG, for example with ImageMagick: "
         f"find {tmp_path} -iname '*.dng' -exec magick mogrify -format jpg {{}} +",
     ]
@@ -439,7 +439,7 @@ def test_photographs_of_a_telephone_need_the_extra(tmp_path: Path, monkeypatch: 
     assert notes[1].startswith(f"to read the HEIC files: {install('heif')}; convert the raw files to JPEG")
     touch(tmp_path / "all", "a/1.HEIC", "b/1.heic")
     with pytest.raises(
-        DataError, match=r"1 files ending in .HEIC, 1 files ending in .heic.*; to read the HEIC files: .*pip install"
+        DataError, match=r"1 file ending in .HEIC, 1 file ending in .heic.*; to read the HEIC files: .*pip install"
     ) as caught:
         open_source(str(tmp_path / "all"), allow_empty=True)
     assert "remove" not in str(caught.value)

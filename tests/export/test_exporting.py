@@ -388,7 +388,7 @@ def test_real_images_are_compared_and_unreadable_ones_passed_over(trained, tmp_p
     files = list_files([mixed], recursive=False).paths
     found = export(trained("vit"), "safetensors", tmp_path / "m.safetensors", files)
     assert found.num_images == len(files) - 6
-    with pytest.raises(DataError, match="none of 1 files is an image"):
+    with pytest.raises(DataError, match="no image can be read; files: 1;"):
         export(trained("vit"), "safetensors", tmp_path / "n.safetensors", [str(mixed / "notes.txt")])
 
 

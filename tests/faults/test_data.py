@@ -212,7 +212,7 @@ def odd(draw_classes, tmp_path):
 def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     answer = vit("train", odd, *TINY, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
-    assert "skipped: 1 files ending in .dng, 1 files ending in .txt, 3 hidden or system files" in answer.out
+    assert "skipped: 1 file ending in .dng, 1 file ending in .txt, 3 hidden or system files" in answer.out
     assert "differ only in case" in answer.out and "'CAF' (6 images) and 'caf' (6 images)" in answer.out
     assert "\x1b" not in answer.out + answer.err
     run = run_folder(tmp_path / "runs")
@@ -258,7 +258,7 @@ def test_training_images_that_cannot_be_read_are_counted_and_told(vit, damaged, 
     answer = vit("train", damaged, *TINY, "--data.test", 0, "--data.cache", cache, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
     (warning,) = [line for line in answer.err.splitlines() if line.startswith("WARNING: 2 training")]
-    assert "2 training images cannot be read" in warning
+    assert "cannot read 2 training images; other images take the places" in warning
     assert "dark/03.png: not one of JPEG" in warning and "light/05.png: " in warning
     assert "2 training images; others stood in" in answer.out
     result = json.loads((run_folder(tmp_path / "runs") / "result.json").read_text())

@@ -157,6 +157,6 @@ def test_a_folder_of_nothing_but_bad_files_has_its_rows(vit, digits_run, tmp_pat
     for name, content in contents.items():
         (tmp_path / "in" / name).write_bytes(content)
     answer = vit("predict", digits_run.path, tmp_path / "in", "--output", tmp_path / "rows.csv", "--on_bad", "fail")
-    assert answer.code == 5 and "5 files have no label; see the rows in" in answer.err and "Traceback" not in answer.err
+    assert answer.code == 5 and "5 files without a label; see the rows" in answer.err and "Traceback" not in answer.err
     lines = (tmp_path / "rows.csv").read_text().splitlines()
     assert len(lines) == 6 and all(name in line for name, line in zip(sorted(contents), lines[1:], strict=True))

@@ -119,7 +119,7 @@ def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature
     plan = tuned_plan(init_from=str(path), init_head="auto")
     assert plan.source.class_names == ("blue", "green", "red")
     assert plan.kept_rows == (
-        "the last layer keeps the rows of 2 classes with known names; new, from the mean feature of their images: green"
+        "the last layer keeps the rows of 2 known classes; new, from the mean feature of their images: green"
     )
     network, lines = start(plan)
     assert network.training and "weights, resampled: head.weight: rows of 2 classes kept" in lines
@@ -139,7 +139,7 @@ def test_a_class_less_keeps_the_other_rows(tuned_plan, two_colors, draw_classes,
     data = draw_classes(tmp_path / "fewer", ("blue", "violet"), 14)
     make = {"model.init_from": str(path), "data.source": str(data)}
     plan = plan_of(RecipeLayers(options=make).recipe())
-    assert plan.kept_rows.startswith("the last layer keeps the rows of 1 classes")
+    assert plan.kept_rows.startswith("the last layer keeps the rows of 1 known class")
     network, _ = start(plan)
     assert torch.equal(network.head.weight[0], weights["head.weight"][1])
 

@@ -60,7 +60,7 @@ class LabelRules:
         temperatures, thresholds = ([float(value) for value in plain[name]] for name in ("temperatures", "thresholds"))
         if not len(temperatures) == len(thresholds) == num_labels:
             raise ValueError(
-                f"{len(temperatures)} temperatures and {len(thresholds)} thresholds of {num_labels} labels"
+                f"{len(temperatures):,} temperatures and {len(thresholds):,} thresholds of {num_labels:,} labels"
             )
         if not all(MIN_TEMPERATURE <= value <= MAX_TEMPERATURE for value in temperatures):
             raise ValueError(f"a label's temperature is not between {MIN_TEMPERATURE:g} and {MAX_TEMPERATURE:g}")

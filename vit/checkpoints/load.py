@@ -79,7 +79,7 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
     try:
         for blocks in (options.get("depth", 1), *(layers if isinstance(layers, tuple) else ())):
             if isinstance(blocks, int | float) and blocks > num_tensors:  # before the network is built, block by block
-                raise ValueError(f"{blocks} blocks of {num_tensors} tensors")
+                raise ValueError(f"{blocks} blocks of {num_tensors:,} tensors")
         spec = replace(description.spec, num_classes=max(1, len(description.class_names)))  # a backbone has none
         return spec.build_empty(description.preprocess.image_size).state_dict()
     except Exception as error:

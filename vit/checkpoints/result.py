@@ -204,5 +204,5 @@ def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
     """The truth values of a text that `pack` made; ValueError when it holds fewer."""
     bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
     if len(bits) < count:
-        raise ValueError(f"{len(bits)} bits for {count} images")
+        raise ValueError(f"{len(bits):,} bits for {count} images")
     return bits[:count].astype(np.bool_)

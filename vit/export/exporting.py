@@ -74,7 +74,7 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
         batches = verify.real_images(files, preprocess) if files else verify.random_images(side, channels)
         difference = verify.compare(ours, export_kind.read(trained, written), batches, rules)
         if not difference.num_images:
-            raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
+            raise DataError(f"no image can be read; files: {len(files):,}", "give --verify other images")
         library = export_kind.peer(trained, written)
         if library is not None:
             pictures = verify.contents(files) if files else verify.random_files(side)

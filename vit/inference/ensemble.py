@@ -57,7 +57,7 @@ def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
             raise UsageError(problem, "give one model")
         if one.class_names != first.class_names:
             mine, others = set(first.class_names), set(one.class_names)
-            what = f"{len(mine - others):,} classes of the first are missing, {len(others - mine):,} are new"
+            what = f"missing of the first: {len(mine - others):,}, new: {len(others - mine):,}"
             if mine == others:
                 what = "they stand in another order"
             raise UsageError(f"{names[0]} and {name} have different classes: {what}", "give models of the same classes")

@@ -181,7 +181,7 @@ class CrossvalDirectory(CrossvalLayout):
         path = missing[0].failure_path
         why = f": {path.read_text(encoding='utf-8', errors='replace').strip()}" if path.is_file() else ""
         return BadInputsError(
-            f"{len(missing)} of {len(runs)} folds are not finished, such as {missing[0].path}{why}",
+            f"{len(missing):,} of {len(runs):,} folds are not finished, such as {missing[0].path}{why}",
             f"see {missing[0].log_path.name} there, and give the same 'vit crossval' command again",
         )
 

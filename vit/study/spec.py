@@ -126,7 +126,7 @@ def with_cell_files(recipe: Recipe, num_images: int, seed: int) -> Recipe:
         paths = sorted(glob(path)) if has_magic(path) else [path]
         if len(paths) != 1:
             raise UsageError(
-                f"{option} {path} stands for {len(paths)} files or folders, not for one",
+                f"{option} {path} stands for {len(paths):,} files or folders, not for one",
                 f"{fix}, one for each number of images and seed",
             )
         return paths[0]

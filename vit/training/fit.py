@@ -182,8 +182,8 @@ def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_h
         known, here = ({(split, *map(str, row)) for split, row in rows} for rows in images)
     gone, new = len(known - here), len(here - known)
     raise DataError(
-        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
-        f"or in another class, split or group; {new:,} are new",
+        f"the images of {source.name} are not those that {run.splits_path} lists; missing, "
+        f"changed, or in another class, split or group: {gone:,}; new: {new:,}",
         "restore them, or start a new run",
     )
 

@@ -68,7 +68,7 @@ def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
         sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad is wanted)
         for wanted in (True, False)
     )
-    how = f"LoRA of rank {rank} and alpha {ALPHA} in {len(names)} linear layers, and the head"
+    how = f"LoRA of rank {rank} and alpha {ALPHA} in {len(names):,} linear layers, and the head"
     return [("trained", f"{trained:,} parameters ({how})"), ("kept", f"{kept:,} parameters")]
 
 

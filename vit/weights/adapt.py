@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from vit.console import count_of
 from vit.data.pixels.preprocess import COLORS
 from vit.errors import some_of
 from vit.models.heads import classifier_names
@@ -32,7 +33,7 @@ class LoadReport:
     new_rows: tuple[str, ...] = ()  # names of the other classes of this head, whose rows are 0
 
     def facts(self) -> list[tuple[str, str]]:
-        facts = [("matched", f"{len(self.matched)} tensors")]
+        facts = [("matched", f"{len(self.matched):,} tensors")]
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
         for what, reasons in (("initialized", self.initialized), ("dropped", self.dropped)):
             for why in dict.fromkeys(reasons.values()):
@@ -44,7 +45,7 @@ class LoadReport:
         if not self.kept_rows:
             return ""
         new = f"; new, from the mean feature of their images: {some_of(self.new_rows)}" if self.new_rows else ""
-        return f"the last layer keeps the rows of {len(self.kept_rows):,} classes with known names{new}"
+        return f"the last layer keeps the rows of {count_of(len(self.kept_rows), 'known class', 'known classes')}{new}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def adapt(
             rows = torch.zeros(expected[name].shape)
             rows[list(old_row_of)] = taken[name].float()[list(old_row_of.values())]
             taken[name] = rows
-            changes[name].append(f"rows of {len(old_row_of)} classes kept")
+            changes[name].append(f"rows of {len(old_row_of):,} classes kept")
         elif taken[name].shape != expected[name].shape:
             initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
         elif classes is not None and list(classes.old) != list(classes.new):

@@ -111,7 +111,7 @@ def test_files_that_data_has_already_are_left_out(colors):
 @pytest.mark.faults("L1")
 def test_a_folder_without_images_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no picture")
-    with pytest.raises(DataError, match=r"has no images .1 files ending in .txt"):
+    with pytest.raises(DataError, match=r"has no images .1 file ending in .txt"):
         open_images(str(tmp_path))
 
 

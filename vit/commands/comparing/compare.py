@@ -72,7 +72,7 @@ def compare(
         reporter.table(("option", *(run.name for run in finished)), comparison.options)
     if num_different := len(comparison.disagreements):
         most = f", the {SHOWN} with the largest difference in loss" * (num_different > SHOWN)
-        reporter.line(f"\n{num_different:,} images have different labels{most}")
+        reporter.line(f"\n{count_of(num_different, 'image')} with different labels{most}")
         guesses: list[tuple[str, ...]] = []
         for index in comparison.disagreements[:SHOWN]:
             of_runs = [run.rows[index] for run in finished]

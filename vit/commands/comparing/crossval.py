@@ -197,7 +197,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions
     reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
     reporter.facts(
         [
-            ("data", f"{facts['images']:,} images; {len(facts['classes'])} classes"),
+            ("data", f"{facts['images']:,} images; {len(facts['classes']):,} classes"),
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{each} images each"),

@@ -10,7 +10,7 @@ from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import show_study
 from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.studies.study_plan import make_study_plan
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError
 from vit.layout import RunLayout
@@ -120,7 +120,7 @@ def probe(
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
-        raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
+        raise BadInputsError(f"{count_of(num_failed, 'probe')} failed", "see each log.txt, and give the command again")
     next_options: dict[str, str | None] = {f"data.{name}": value for name, value in of_data.items()}
     next_options |= {"init_from": ranking[0].source, "image_size": None if image_size is None else str(image_size)}
     reporter.next_command(shell_command("vit", "train", data, options=next_options))

@@ -12,7 +12,7 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import write_converted_card
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.errors import CheckpointError, DataError, some_of
 from vit.models.catalog import check_network
 
@@ -99,7 +99,7 @@ def convert(
     facts = _write(pretrained, path, names, image_size, options, bool(replaced))
     of_classes = [("classes", f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})")]
     if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
-        got = f"{len(repeated):,} classes got their number into their name: {some_of(repeated, 10)}"
+        got = f"{count_of(len(repeated), 'class', 'classes')} got the number into the name: {some_of(repeated, 10)}"
         of_classes.append(("repeated names", got))
     reporter, more = Reporter(), " --unfinished" * bool(pretrained.unfinished)
     reporter.line(f"Converted {source}")
@@ -166,7 +166,7 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
         raise DataError(f"the list of classes {path} is not UTF-8", "save it as UTF-8") from error
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
-        raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
+        raise DataError(f"{path} has {len(names):,} names for {num_classes:,} classes", "give one name in each line")
     for name in (name for name, count in Counter(names).items() if count > 1):
         lines = " and ".join(f"in line {number}" for number, one in enumerate(names, 1) if one == name)
         raise DataError(f"{path} has the class name {name!r} {lines}", "give each class a name of its own")

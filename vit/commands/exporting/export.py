@@ -100,7 +100,7 @@ def export(
     warn_of_unfinished(description.unfinished or "", reporter)
     path = wanted or free_name(Path(f"{description.spec.name}{'-int8' * is_int8}{export_kind.ending}"))
     kind = f"{format}, int8" if is_int8 else format
-    summary = f"{path}: {kind}, {len(description.class_names)} {description.task.kinds_text}"
+    summary = f"{path}: {kind}, {len(description.class_names):,} {description.task.kinds_text}"
     exported, cost = trained, None
     if is_int8:
         images = path_text(calibration), path_text(measure)

@@ -102,7 +102,7 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     scaled = uncalibrated.at(fitted.value)
     above = os.path.commonpath([Path(run).absolute() for run in paths])
     names = ", ".join(os.path.relpath(run, above) for run in used)
-    metrics, made_of = {"val/acc1": accuracy}, f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000]
+    metrics, made_of = {"val/acc1": accuracy}, f"the average of {len(used):,} of {len(paths):,} runs: {names}"[:1000]
     scores = ValidationScores.of(scaled.labels, scaled.probabilities, scaled.groups, split, first.class_names)
     description = replace(first, temperature=fitted.value, metrics=metrics, validation_scores=scores, made_of=made_of)
     network.load_state_dict(mixed)

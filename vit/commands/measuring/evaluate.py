@@ -174,7 +174,7 @@ def evaluate(
     named = model
     network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     if others:
-        named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
+        named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models):,} models"
     images = EvaluatedImages(
         named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
         rules, weak,

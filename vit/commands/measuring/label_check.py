@@ -7,7 +7,7 @@ import numpy as np
 
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
-from vit.console import ProgressReport, Reporter, percent
+from vit.console import ProgressReport, Reporter, count_of, percent
 from vit.csv_files import new_output
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import is_far
@@ -57,9 +57,9 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     accuracy = float((probabilities.argmax(axis=1) == labels).mean())
     predicted = set(predictions.paths)
     num_changed = sum(image.row.path in predicted for image in others)
-    why = [f"{len(others) - num_changed:,} have no prediction"] * (num_changed < len(others))
-    why += [f"{num_changed:,} have changed since they were predicted, or cannot be read"] * bool(num_changed)
-    unchecked = f"{len(others):,} images are not checked: {'; '.join(why)}" if why else ""
+    why = [f"without a prediction: {len(others) - num_changed:,}"] * (num_changed < len(others))
+    why += [f"changed since the prediction, or not readable: {num_changed:,}"] * bool(num_changed)
+    unchecked = f"{count_of(len(others), 'image')} not checked; {'; '.join(why)}" if why else ""
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
     page = table.with_suffix(".html")
     has_splits, has_groups = len(source.splits) > 1, any(one.groups is not None for one in source.splits.values())

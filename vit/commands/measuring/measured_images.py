@@ -220,11 +220,11 @@ def unseen_images(
         reporter.notice(leak_note(f"the training images of {who}", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
     who += ", or one that it learned from," * bool(earlier)
-    known = " and ".join(f"{count:,} images that {who} {_USED[name]}" for name, count in counts.items() if count)
+    known = " and ".join(f"{count_of(n, 'image')} that {who} {_USED[name]}" for name, n in counts.items() if n)
     if not known:
         return samples, SeenImages(counts, none)
     if include_seen:
-        warning = f"{known} are scored too (--include_seen), {_TOO_GOOD}"
+        warning = f"scored too (--include_seen): {known}, {_TOO_GOOD}"
         reporter.notice(f"WARNING: {warning}")
         return samples, SeenImages(none, counts, warning)
     if not len(unseen):

@@ -75,7 +75,7 @@ def pack(
     for note in source.notes:
         reporter.notice(note)
     total = sum(map(len, source.splits.values()))
-    reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
+    reporter.notice(f"{count_of(total, 'image')} of {source.name} ({', '.join(source.splits)})")
     with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:
         left_out: list[_LeftOut] = SOURCES["pack"].load()(source, partial, shard_mb * _MEGABYTE, progress.update)
         if len(left_out) == total:
@@ -134,7 +134,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
     _say_left_out(reporter, shard_index.left_out, "")
     if shard_index.num_others:
-        reporter.notice(f"{shard_index.num_others:,} files of the shards are neither images nor labels")
+        reporter.notice(f"{count_of(shard_index.num_others, 'file')} of the shards: neither image nor label")
     if shard_index.num_hidden:
         reporter.notice(f"skipped: {shard_index.num_hidden:,} hidden or system files of the shards")
     in_splits = Counter(row.split for row in shard_index.rows)

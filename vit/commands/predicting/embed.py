@@ -79,7 +79,7 @@ def embed(
     used, identity, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:
         reporter.notice(f"WARNING: {embedder.warning}")
-    reporter.notice(f"{len(listed.paths):,} files, {identity.network}, {used.device.type}, {used.precision}")
+    reporter.notice(f"{count_of(len(listed.paths), 'file')}, {identity.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
 
     def rows() -> "Iterator[Embedding]":

@@ -129,10 +129,10 @@ def explain(
         reporter.table(columns, rows)
         reporter.line(AREAS)
     if unreadable:
-        reporter.notice(f"\nWARNING: {len(unreadable):,} files could not be read")
+        reporter.notice(f"\nWARNING: {count_of(len(unreadable), 'file')} could not be read")
         reporter.some([f"{path}: {reason}" for path, reason in unreadable.items()])
     if not page.cards:
-        raise DataError(f"none of {len(listed.paths)} files is an image that can be read", f"see {page_file}")
+        raise DataError(f"no image can be read in {count_of(len(listed.paths), 'file')}", f"see {page_file}")
     reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
     is_vit = isinstance(explainer.network, VisionTransformer)
     options = {"recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)}

@@ -87,8 +87,9 @@ def count_statuses(statuses: Mapping[str, int]) -> tuple[int, int, int]:
 
 def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:
     """Raise BadInputsError where no file has a label, or some have none and that is an error."""
-    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
-        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {summary.output}")
+    without = summary.num_unlabeled
+    if summary.num_files and (without if fail_on_bad else without == summary.num_files):
+        raise BadInputsError(f"{count_of(without, 'file')} without a label", f"see the rows in {summary.output}")
 
 
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import check_models, warn_of_unfinished
-from vit.console import Reporter, percent
+from vit.console import Reporter, count_of, percent
 from vit.errors import UsageError, fraction, some_of
 from vit.inference.engines.engine_names import EngineName
 
@@ -119,13 +119,13 @@ class PredictionSetup:
         every = [load(model, self.device, self.precision, self.engine, self.unfinished) for model in models]
         predictor = Ensemble(every, models) if self.others else every[0]
         if self.others:
-            reporter.notice(f"the average of {len(models)} models: {', '.join(models)}")
+            reporter.notice(f"the average of {len(models):,} models: {', '.join(models)}")
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {_no_novelty(predictor)}")
-        used, files = predictor.engine, "" if num_images is None else f"{num_images:,} files, "
-        kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
+        used, files = predictor.engine, "" if num_images is None else f"{count_of(num_images, 'file')}, "
+        kinds = f"{len(predictor.class_names):,} {predictor.task.kinds}"
         reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor
 

@@ -40,7 +40,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     reporter.line(f"Study of {source.name}")
     reporter.facts(
         [
-            ("data", f"{images}; {len(source.class_names)} classes"),
+            ("data", f"{images}; {len(source.class_names):,} classes"),
             *(("note", note) for note in source.notes),
             ("compare", "; ".join(plan.series)),
             *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),

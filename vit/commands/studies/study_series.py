@@ -92,7 +92,7 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
         networks[str(label)] = [beginning, *further]
     files = [] if options.is_open else options.init_from
     if files and len(files) != len(networks):
-        problem = f"{len(files)} files of --init_from for {len(networks)} networks ({', '.join(networks)})"
+        problem = f"{len(files):,} files of --init_from for {len(networks)} networks ({', '.join(networks)})"
         raise UsageError(problem, "give one for each network, in their order")
     for options_of_network, file in zip(networks.values(), files, strict=False):
         options_of_network.append(f"--model.init_from={file}")

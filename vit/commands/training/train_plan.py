@@ -46,7 +46,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
     reporter.line(f"Training {plan.spec.name} on {plan.source.name}")
     reporter.facts(
         [
-            ("data", f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"),
+            ("data", f"{images}; {len(names):,} {plan.source.task.kinds_text}: {shown}"),
             *(("note", note) for note in plan.source.notes),
             *(_classes(plan) if plan.source.task.is_exclusive else _labels(plan)),
             ("network", network_text(plan)),

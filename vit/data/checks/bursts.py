@@ -204,5 +204,4 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
         places.append(starts[number] + np.array(indices, dtype=np.int64))
         hashes.append(some)
         thumbnails.append(pictures)
-    pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)
-    return np.concatenate(places)[pairs]
+    return np.concatenate(places)[alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)]

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from vit import layout
+from vit.console import count_of
 from vit.data.registry import has_extra
 from vit.errors import ResourceError, how_to_read_again, install, is_of_machine, some_of
 
@@ -129,7 +130,8 @@ def describe_skipped(skipped: Counter[str]) -> str:
     counts = {kind: count for kind, count in skipped.items() if not kind.startswith(_OUTPUTS)}
     if outputs:
         counts[f"{_OUTPUTS.removesuffix(': ')} ({some_of(outputs, 3)})"] = len(outputs)
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    one = {kind: re.sub(r"\b(file|folder|link)s\b", r"\1", kind) for kind in counts}
+    return ", ".join(count_of(count, one[kind], kind) for kind, count in sorted(counts.items()))
 
 
 def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:

@@ -82,7 +82,7 @@ class ImageDataModule(LightningDataModule):
         train, options = self.source.splits["train"], self.options
         if len(train) < options.batch_size:
             fix = f"give --batch_size {max(1, len(train) // 4)} or less, or add images"
-            raise DataError(f"batch_size {options.batch_size} > {len(train)} training images", fix)
+            raise DataError(f"batch_size {options.batch_size} > {len(train):,} training images", fix)
         order = train_order(train, self.seed, options.batch_size, options.sampling)
         micro_batch, place = options.batch_size // options.accumulate, rank_and_world_size()
         self._train_sampler = TrainSampler(order, micro_batch, *place, options.batches, options.accumulate)

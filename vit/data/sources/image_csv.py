@@ -176,7 +176,7 @@ def _rows(
             if any(os.path.isfile(path.parent / cells[of_path]) for cells in later if len(cells) > of_path):
                 raise DataError(f"{path}, line {line}: a cell goes on to line {end}", quote)
             if len(row) > width and any(cell.strip() for cell in row[width:]):
-                counts = f"{len(row)} cells, and the header {width} columns"
+                counts = f"{len(row):,} cells, and the header {width} columns"
                 raise DataError(f"{path}, line {line}: {counts}", f"{quote}; several labels are a|b")
             if row:
                 yield end, row

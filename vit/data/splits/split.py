@@ -52,11 +52,11 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
     task = source.task
-    classes = f"{np.count_nonzero(train.class_counts(len(source.class_names)))} {task.kinds}"
+    classes = f"{np.count_nonzero(train.class_counts(len(source.class_names))):,} {task.kinds}"
     fix = f"add images, so that most {task.kinds} have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
-            problem = f"{len(train)} images of {classes} are too few to cut a {split} split"
+            problem = f"{len(train):,} images of {classes} are too few to cut a {split} split"
             if train.groups is not None:
                 number = len(set(train.groups))
                 problem += f" of whole groups: they are {number:,} group{'s' * (number != 1)}"

@@ -20,7 +20,7 @@ from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_text
 from vit.commands.cli.arguments import trusted_hosts
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.exporting.model_card import origin_of
-from vit.console import harmless, interval, percent
+from vit.console import count_of, harmless, interval, percent
 from vit.data.core.dataset_names import KNOWN
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash, read_bytes
 from vit.data.core.samples import label_names
@@ -146,8 +146,8 @@ def heading_of(model: Path, predictor: Predictor) -> tuple[str, list[str]]:
     if origin.data is not None:
         title += f", trained on {origin.data}"
     if "train" in origin.num_images:
-        facts += f", {origin.num_images['train']:,} training images"
-    images = f", {origin.num_images['test']:,} images" if "test" in origin.num_images else ""
+        facts += f", {count_of(origin.num_images['train'], 'training image')}"
+    images = f", {count_of(origin.num_images['test'], 'image')}" if "test" in origin.num_images else ""
     accuracies = [
         f"Test {words} {interval(**origin.metrics[name])}{images}, 95 % interval"
         for name, words in _ACCURACIES.items()

@@ -60,7 +60,7 @@ def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
         if len(candidates) == 1:
             return candidates[0]
     fix = f"choose one of {some_of((f'hf:{name.repository}/{one}' for one in configs), 12)}"
-    raise UsageError(f"hf:{name.repository} has {len(configs)} configs, and none is chosen", fix)
+    raise UsageError(f"hf:{name.repository} has {len(configs):,} configs, and none is chosen", fix)
 
 
 def _of_card(files: Sequence[str], card_configs: Any) -> list[Config]:

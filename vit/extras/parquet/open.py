@@ -106,7 +106,7 @@ def _check_numbers(names: Sequence[str], where: str) -> None:
         missing = sorted(set(range(total)) - numbers)
         if missing or max(numbers) >= total:
             raise DataError(
-                f"{where} has {len(numbers)} of {total} files of {title}"
+                f"{where} has {len(numbers):,} of {total} files of {title}"
                 + (f"; {title}-{missing[0]:05d}-of-{total:05d} is missing" if missing else ""),
                 "restore the missing files, or rename the others if this part is wanted",
             )

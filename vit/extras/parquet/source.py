@@ -188,7 +188,7 @@ def _label_name(value: Any, columns: ChosenColumns, where: str) -> str | None:
     if value == _NO_CLASS:
         return None
     if not 0 <= value < len(names):
-        problem = f"{where}: the label is {value}, and {columns.label!r} has {len(names)} class names"
+        problem = f"{where}: the label is {value}, and {columns.label!r} has {len(names):,} class names"
         raise DataError(problem, "correct the row, or get the file again")
     return names[value]
 

@@ -163,7 +163,7 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         progress(number + 1, len(names))
     if not images:
         hidden = f" ({indexed.num_hidden:,} hidden or system files)" if indexed.num_hidden else ""
-        problem = f"the {len(names)} tar files of {folder} hold no images{hidden}"
+        problem = f"the {len(names):,} tar files of {folder} hold no images{hidden}"
         raise DataError(problem, "give the folder of image shards")
     splits, depth = find_splits(images, names)
     indexed.has_split_folders = depth > 0

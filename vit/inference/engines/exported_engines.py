@@ -58,7 +58,7 @@ class ExportedEngine(ABC):
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
         computed = self._compute(images.numpy())
         if computed.shape != (len(images), len(self.description.class_names)):
-            raise CheckpointError(f"{self._place} gave {computed.shape} for {len(images)} images", self._fix)
+            raise CheckpointError(f"{self._place} gave {computed.shape} for {len(images):,} images", self._fix)
         return torch.from_numpy(computed)
 
 

@@ -177,7 +177,7 @@ class Measurement:
         """The classes with the lowest F1, at most so many."""
         measured = [row for row in self.per_class if row.num_images]
         worst = sorted(measured, key=lambda row: f1_order(row.f1))[:most]
-        title = f"the {len(worst)} classes with the lowest F1 of {len(measured)}"
+        title = f"the {len(worst):,} classes with the lowest F1 of {len(measured):,}"
         absent = [row for row in self.per_class if not row.num_images]
         note = f"{len(absent):,} of {len(self.per_class):,} classes have no image here, and so no recall or F1"
         if predicted := sum(row.precision is not None for row in absent):  # these lower the macro F1

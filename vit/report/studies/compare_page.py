@@ -203,7 +203,7 @@ def _answer(first: str, other: str, gap: Interval, p: float, several: bool, over
 
 def _summary(comparison: RunComparison) -> list[str]:
     first = comparison.runs[0]
-    lines = [f"{len(comparison.runs)} runs on {comparison.images} of {first.result.data}"]
+    lines = [f"{len(comparison.runs):,} runs on {comparison.images} of {first.result.data}"]
     lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(comparison)]
     units = "test images" if first.groups is None else "groups of test images"
     steps = [f"More {units} or more seeds (vit study) narrow the intervals."]

@@ -137,7 +137,7 @@ def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
     lacks = {name: len(planned - done) for name, done in cells.items()}
-    missing = [f"{name} lacks {count} of {len(planned)} runs" for name, count in lacks.items() if count]
+    missing = [f"{name} lacks {count} of {len(planned):,} runs" for name, count in lacks.items() if count]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
     missing += [f"{name}{', the reference,' * (name in names[:1])} has no run" for name in others if name not in cells]
     return f"Runs are missing: {', '.join(missing)}." if missing else ""

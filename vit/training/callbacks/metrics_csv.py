@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from vit.atomic_files import atomic_write
+from vit.console import count_of
 from vit.csv_files import TableWriter, create, new_table, records
 from vit.data.core.batch import Batch
 from vit.data.loading.module import ImageDataModule
@@ -160,10 +161,8 @@ class Recorder(Callback):
         self.unreadable = set().union(*gathered(self.unreadable))
         if trainer.is_global_zero and len(self.unreadable) > self.num_reported:
             some = some_of(sorted(self.unreadable), SHOWN, "; ")
-            self.observers.notice(
-                f"WARNING: {len(self.unreadable):,} training images cannot be read; other images take their places: "
-                f"{some}"
-            )
+            count = count_of(len(self.unreadable), "training image")
+            self.observers.notice(f"WARNING: cannot read {count}; other images take the places: {some}")
         self.num_reported = len(self.unreadable)
 
     def write(self, row: dict[str, float], trainer: Trainer) -> None:

@@ -147,7 +147,7 @@ def keeps_rows(model: ModelConfig, images: Source) -> bool:
 def _check_lengths(config: PreprocessConfig, channels: int) -> None:
     for name, values in (("mean", config.mean), ("std", config.std)):
         if values is not None and len(values) != channels:
-            problem = f"--model.preprocess.{name} has {len(values)} values for {channels} channels"
+            problem = f"--model.preprocess.{name} has {len(values):,} values for {channels} channels"
             raise UsageError(problem, "give one for each")
 
 

@@ -77,7 +77,7 @@ def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedul
     if batch_size > num_images:
         smaller = max(multiple, num_images // 4 - num_images // 4 % multiple)
         raise DataError(
-            f"--batch_size {batch_size} > {num_images} training images",
+            f"--batch_size {batch_size} > {num_images:,} training images",
             f"give --batch_size {smaller} or less, or add images" if smaller <= num_images else "add images",
         )
     steps_per_epoch = num_images // batch_size

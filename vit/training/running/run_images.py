@@ -16,6 +16,7 @@ import numpy as np
 
 from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
+from vit.console import count_of
 from vit.data.checks.contents import Contents
 from vit.data.core.groups import copies_note
 from vit.data.core.samples import Labels, Samples, Source, label_names
@@ -56,8 +57,8 @@ def check_readable(source: Source, contents: Contents) -> None:
     if bad:
         some = some_of(bad, _SHOWN, "; ")
         others = len(contents.unreadable.get("train", {}))
-        besides = f" (and {others:,} training files)" if others else ""
-        problem = f"{len(bad):,} validation and test files{besides} cannot be read: {some}"
+        besides = f" (and {count_of(others, 'training file')})" if others else ""
+        problem = f"cannot read {count_of(len(bad), 'validation or test file')}{besides}: {some}"
         raise DataError(problem, "fix them, or move them elsewhere ('vit data check' lists all)")
 
 
@@ -144,7 +145,8 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
         some = some_of(changed, _SHOWN)
-        problem = f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}"
+        count = count_of(len(changed), f"{split} image")
+        problem = f"{count} of {source.name} changed since the run or went missing: {some}"
         raise DataError(problem, "restore them, or give DATA to measure the images as they are now")
 
 

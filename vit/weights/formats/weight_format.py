@@ -276,11 +276,11 @@ def _grid(num_positions: int, num_prefix: int, stated: Value | None) -> tuple[in
         if num_patches > 0 and math.isqrt(num_patches) ** 2 == num_patches and stated in (None, prefix_positions):
             grids[prefix_positions] = math.isqrt(num_patches)
     if not grids:
-        raise ValueError(f"pos_embed has {num_positions} positions, which are not a square of patches")
+        raise ValueError(f"pos_embed has {num_positions:,} positions, which are not a square of patches")
     if len(grids) > 1:
         every, fewer = grids[False], grids[True]
         raise UndecidedError(
-            f"pos_embed has {num_positions} positions, of {every} x {every} patches alone, or of {fewer} x {fewer} "
+            f"pos_embed has {num_positions:,} positions, of {every} x {every} patches alone, or of {fewer} x {fewer} "
             f"patches and {num_prefix} tokens in front of them: nothing says which",
             "prefix_positions",
         )
