@@ -46,6 +46,16 @@ def test_the_plan_warns_and_says_what_to_try(vit, uneven, tmp_path):
         assert option in answer.out
 
 
+def test_a_metric_that_cannot_see_the_rare_class_is_not_advised(vit, draw_classes, tmp_path):
+    for name, count in COUNTS.items():
+        draw_classes(tmp_path / "data" / "train", [name], count)
+    for split in ("val", "test"):
+        draw_classes(tmp_path / "data" / split, ["cat", "dog"], 3)
+    for option in ((), ("--optim.class_weights", "auto")):
+        answer = vit("train", tmp_path / "data", *TINY, *option, "--dry_run", "--out", tmp_path)
+        assert answer.code == 0 and "owl" in answer.out and "balanced_acc" not in answer.out, answer.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

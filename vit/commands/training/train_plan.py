@@ -19,7 +19,7 @@ CROSSVAL = "vit crossval, which tests every image"
 KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
-    "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc"
+    "--optim.logit_adjustment 1"
 )
 FOLLOWS_LOSS = (
     "the validation loss counts common classes more, against the correction; --optim.best_metric balanced_acc counts "
@@ -118,13 +118,15 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
     balance, optim = plan.class_balance, plan.recipe.optim
     best = f"best.ckpt has the {rule_text(optim.best_metric)}"
     rarest, commonest = balance.extremes
+    is_judged = rarest in plan.source.splits["validation"].labels
     fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
     if not balance.is_corrected:
         facts = [] if optim.best_metric == "loss" else [("classes", best)]
         facts += _few(plan)
         if fewest < RARE * most:
             names = balance.class_names
-            uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
+            each = ", each with --optim.best_metric balanced_acc" * is_judged
+            uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}{each}"
             facts.append(("note", uneven))
         return facts
     corrections = []
@@ -137,7 +139,7 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
     if balance.logit_adjustment:
         corrections.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
     facts = [("classes", "; ".join([*corrections, best]))]
-    if optim.best_metric == "loss":
+    if optim.best_metric == "loss" and is_judged:
         facts.append(("note", FOLLOWS_LOSS))
     return [*facts, *_few(plan)]
 

@@ -251,8 +251,7 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
                 "leave it out",
             )
         base = replace(base, randaugment=0)
-    changes = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
-    return replace(base, **changes)
+    return replace(base, **{key: value for key, value in vars(config).items() if key != "name" and value is not None})
 
 
 def absolute(name: str) -> str:
