@@ -109,7 +109,7 @@ def test_pictures_of_runs_in_a_class_folder_are_none_of_its_images(
     run.parent.rename(here / "photos" / "cat" / "runs" / "photos" / "net")
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and len(after.splits["train"]) == 6
-    assert after.notes == ["skipped: 1 folders that vit wrote (runs/)"]
+    assert after.notes == ["skipped: 1 folder that vit wrote (runs/)"]
 
 
 def test_folders_of_images_at_any_depth_are_no_outputs(here: Path, draw_classes: Callable[..., Path]) -> None:

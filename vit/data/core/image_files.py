@@ -130,7 +130,7 @@ def describe_skipped(skipped: Counter[str]) -> str:
     counts = {kind: count for kind, count in skipped.items() if not kind.startswith(_OUTPUTS)}
     if outputs:
         counts[f"{_OUTPUTS.removesuffix(': ')} ({some_of(outputs, 3)})"] = len(outputs)
-    one = {kind: re.sub(r"\b(file|folder|link)s\b", r"\1", kind) for kind in counts}
+    one = {kind: re.sub(r"\b(file|folder|link)s\b", r"\1", kind, count=1) for kind in counts}
     return ", ".join(count_of(count, one[kind], kind) for kind, count in sorted(counts.items()))
 
 
