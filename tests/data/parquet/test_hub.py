@@ -1,5 +1,7 @@
 """hf:NAME on a hub of this machine: configs, revisions, caches and refusals. Each is one line with a fix."""
 
+import time
+
 import pytest
 from huggingface_hub import constants
 
@@ -8,6 +10,7 @@ from tests.data.parquet.written import rows_of, write
 from vit.data.core.dataset_names import check_hub_name
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, VitError
+from vit.extras.hub import source
 from vit.extras.hub.source import choose_config
 
 NAMES = ("blue", "green", "red")
@@ -188,3 +191,16 @@ def test_names_that_are_written_in_another_way(vit, name):
         check_hub_name(name)
     answer = vit("train", name, "--dry_run")
     assert answer.code == 2 and "hf:ORGANIZATION/NAME/CONFIG" in answer.err
+
+
+def test_a_hostile_pattern_of_a_card_takes_no_time():
+    """A regular expression of it would try all ways to divide the name, which takes hours."""
+    config = {"config_name": "x", "data_files": "a*" * 12 + "b.parquet"}
+    started = time.monotonic()
+    assert source._of_card(["a" * 60 + ".parquet"], [config]) == []
+    config["data_files"] = "**/" * 20 + "x.parquet"
+    assert source._of_card(["a/" * 40 + "y.parquet"], [config]) == []
+    assert time.monotonic() - started < 5
+    config["data_files"] = "./a/**/train-*-of-?.parquet"
+    names = ["a/train-0-of-1.parquet", "a/b/c/train-1-of-1.parquet", "b/train-0-of-1.parquet", "a/test-0-of-1.parquet"]
+    assert source._of_card(names, [config])[0].files == names[1::-1]

@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-from fsspec.utils import glob_translate
 
 from vit.atomic_files import write_json
 from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
@@ -74,11 +73,8 @@ def _of_card(files: Sequence[str], card_configs: Any) -> list[Config]:
         titles, unmatched = dict[str, str](), list[str]()
         patterns = _patterns(one.get("data_files"))
         for title, pattern in patterns:
-            try:
-                glob = glob_translate(pattern.removeprefix("./"))
-            except ValueError:  # ** beside other letters
-                glob = "(?!)"
-            matching = [name for name in below if re.match(glob, name.removeprefix(prefix))]
+            parts = pattern.removeprefix("./").split("/")
+            matching = [name for name in below if _fits(name.removeprefix(prefix).split("/"), parts)]
             if not matching:
                 unmatched.append(pattern)
             twice = next((name for name in matching if titles.get(name, title) != title), None)
@@ -94,6 +90,17 @@ def _of_card(files: Sequence[str], card_configs: Any) -> list[Config]:
             stated = titles if patterns and all(titles.values()) else None
             configs.append(Config(one["config_name"], config_files, stated, one.get("default") is True))
     return configs
+
+
+def _fits(name: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path fit those of a pattern; ** stands for any folders. The time is bounded: no regex."""
+    reached = {0}  # how many parts of the name the pattern so far may fit
+    for part in pattern:
+        if part == "**":
+            reached = set(range(min(reached, default=len(name) + 1), len(name) + 1))
+        else:
+            reached = {number + 1 for number in reached if number < len(name) and fnmatchcase(name[number], part)}
+    return len(name) in reached
 
 
 def _patterns(data_files: Any) -> list[tuple[str, str]]:

@@ -98,5 +98,4 @@ def _of_run(model: Path, instead: str) -> Source:
 
 def _some(count: int, wanted: int) -> list[int]:
     """At most `wanted` of `count` places, in order; the same ones at every call."""
-    places = np.random.default_rng(0).permutation(count)[:wanted]
-    return sorted(int(place) for place in places)
+    return sorted(int(place) for place in np.random.default_rng(0).permutation(count)[:wanted])
