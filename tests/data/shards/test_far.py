@@ -217,6 +217,14 @@ def test_files_of_one_version_are_fetched_once(server, tmp_path):
     assert server.asked[before:].count(("/kept.png", "")) == 1  # the version alone
 
 
+def test_a_file_of_the_cache_that_a_power_cut_emptied_is_fetched_again(server, tmp_path):
+    server.has_etags = True
+    (tmp_path / "kept.png").write_bytes(b"kept")
+    reader, address = FarImages(), f"{server.address}/kept.png"
+    reader._cache.put(reader._key(address), b"")
+    assert reader.read(address) == b"kept" == FarImages()._cache.get(reader._key(address))
+
+
 def test_no_cache_keeps_no_address(server, tmp_path, monkeypatch):
     """Files that an earlier command has kept are not read either."""
     address = f"{server.address}/latest.png"

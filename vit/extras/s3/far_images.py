@@ -144,7 +144,7 @@ class FarImages(ImageReader):
     def read(self, path: str) -> bytes:
         try:
             content = self._cache.get(self._key(path)) if self.shares_prepared else None
-            if content is None:
+            if not content:  # after a power cut a file of the cache may be empty
                 content = self._fetch(path)
         except MissingError as error:
             raise ImageError(path, "unreadable", "there is no such file") from error
