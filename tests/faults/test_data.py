@@ -257,7 +257,7 @@ def damaged(draw_classes, tmp_path):
 def test_training_images_that_cannot_be_read_are_counted_and_told(vit, damaged, tmp_path, cache):
     answer = vit("train", damaged, *TINY, "--data.test", 0, "--data.cache", cache, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
-    (warning,) = [line for line in answer.err.splitlines() if line.startswith("WARNING: 2 training")]
+    (warning,) = [line for line in answer.err.splitlines() if line.startswith("WARNING: cannot read")]
     assert "cannot read 2 training images; other images take the places" in warning
     assert "dark/03.png: not one of JPEG" in warning and "light/05.png: " in warning
     assert "2 training images; others stood in" in answer.out
