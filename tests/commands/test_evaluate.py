@@ -58,6 +58,14 @@ def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
     assert answer.out.strip().splitlines()[-1].startswith("Next: vit predict ")
 
 
+@pytest.mark.parametrize("output", ["taken.txt/out", "/proc/nowhere/out"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(vit, digits_run, here, output):
+    (here / "taken.txt").write_text("")
+    answer = vit("evaluate", digits_run.path, "--output", output)
+    assert answer.code == 7 and answer.err.startswith("vit: error[7]: cannot write into "), answer.err
+    assert "359 images" not in answer.err and len(answer.err.splitlines()) == 1
+
+
 def test_every_split_can_be_measured(vit, digits_run, here):
     for split, images in (("validation", 179), ("train", 1259)):
         assert vit("evaluate", digits_run.best, "--split", split, "--output", split).code == 0

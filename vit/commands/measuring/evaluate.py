@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vit.atomic_files import why_unwritable
 from vit.commands.cli.arguments import (
     ModelOrExport,
     Paths,
@@ -20,7 +21,7 @@ from vit.commands.cli.arguments import (
 )
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
-from vit.errors import BadInputsError, UsageError
+from vit.errors import BadInputsError, ResourceError, UsageError
 from vit.inference.engines.engine_names import EngineName
 from vit.layout import EvaluationLayout, RunLayout
 
@@ -116,6 +117,10 @@ def evaluate(
     is_cut_off = wanted is not None and (wanted / _LOCK).is_file()  # of an evaluation that did not end
     if wanted is not None and wanted.exists() and not is_cut_off and (not wanted.is_dir() or any(wanted.iterdir())):
         raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
+    kept = RunLayout.around(Path(model))
+    place = (wanted or (Path() if others or kept is None else kept.path)).absolute()
+    if reason := why_unwritable(next(one for one in (place, *place.parents) if one.exists()), 4096):
+        raise ResourceError(f"cannot write into {place}: {reason}", "choose another --output")
 
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe

@@ -201,8 +201,7 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     passes = "each image is computed once" if plan.teacher_remembers else more
     words = f"{about.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"
     teaches = f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"
-    notes = _unfinished(teacher.path, about.unfinished)
-    return [("teacher", words), *notes, ("teaches", teaches)]
+    return [("teacher", words), *_unfinished(teacher.path, about.unfinished), ("teaches", teaches)]
 
 
 def augment_text(plan: "Plan") -> str:
