@@ -192,7 +192,7 @@ def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, 
     )
     shutil.copy(trained, tested)
     answer = vit("evaluate", run)
-    assert answer.code == 3 and "1 test images of data have changed since the run" in answer.err
+    assert answer.code == 3 and "1 test image of data changed since the run" in answer.err
 
 
 @pytest.fixture(scope="module")
