@@ -139,7 +139,8 @@ class FeaturesLayout:
     @classmethod
     def of_backbone(cls, folder: Path, backbone: str) -> list[Self]:
         """The files of a backbone, of every kind of machine that has computed its features."""
-        return [cls(folder, *path.stem.split("-")) for path in sorted(folder.glob(f"{backbone}-*.safetensors"))]
+        found = sorted(folder.glob(f"{backbone}-*.safetensors"))
+        return [cls(folder, *path.stem.split("-")) for path in found]
 
     @property
     def values_path(self) -> Path:

@@ -65,7 +65,8 @@ def parse_yaml(text: str) -> Any:
             raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
         return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise DamagedFileError(f"it is not plain YAML: {' '.join(str(error).split())[:300]}") from error
+        words = " ".join(str(error).split())[:300]
+        raise DamagedFileError(f"it is not plain YAML: {words}") from error
 
 
 def _count(node: "Node", known: dict[int, int]) -> int:

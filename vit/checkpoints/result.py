@@ -144,7 +144,8 @@ class RunResult:
     def validation_rank(self) -> tuple[float, float]:
         """Larger where the validation images say better: by `best_metric`, and by the loss where that is equal."""
         loss = self.validation["val/loss"]
-        return -loss if self.best_metric in ("loss", "last") else self.validation[f"val/{self.best_metric}"], -loss
+        by_loss = self.best_metric in ("loss", "last")
+        return -loss if by_loss else self.validation[f"val/{self.best_metric}"], -loss
 
     @property
     def last_is_better(self) -> bool:

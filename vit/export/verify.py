@@ -140,7 +140,8 @@ def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:
     probability below its own largest one. Several labels are those above their thresholds.
     """
     if rules is None:
-        return int((one.amax(dim=1, keepdim=True) - one.gather(1, other.argmax(dim=1, keepdim=True)) > TIE).sum())
+        at_their_class = one.gather(1, other.argmax(dim=1, keepdim=True))
+        return int((one.amax(dim=1, keepdim=True) - at_their_class > TIE).sum())
     thresholds = torch.from_numpy(rules.thresholds)
     differs = (one >= thresholds) != (other >= thresholds)
     return int((differs & ((one - thresholds).abs() > TIE)).any(dim=1).sum())

@@ -65,7 +65,8 @@ class DeploymentGraph(nn.Module):
         self.temperature, self.rules = trained.description.temperature, trained.description.multilabel
 
     def forward(self, images: Tensor) -> Tensor:
-        return probabilities_of(self.network(self.preprocess.normalize(images)), self.temperature, self.rules)
+        logits = self.network(self.preprocess.normalize(images))
+        return probabilities_of(logits, self.temperature, self.rules)
 
 
 def traced(trained: LoadedModel) -> torch.export.ExportedProgram:

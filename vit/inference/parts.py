@@ -73,7 +73,8 @@ class Manifest:
 
     def paths(self, part: int) -> list[str]:
         """Paths of the images of a part; bytes in the file, because names of files need not be UTF-8."""
-        return [os.fsdecode(path) for path in self._file.read_row_group(part).column("path").to_pylist()]
+        column = self._file.read_row_group(part).column("path")
+        return [os.fsdecode(path) for path in column.to_pylist()]
 
     def num_rows_of(self, part: int) -> int:
         """Number of images of a part."""

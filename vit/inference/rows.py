@@ -61,7 +61,8 @@ class RowWriter(ABC):
         if not self.task.is_exclusive:
             answer: list[Cell] = [list(prediction.labels), [top[name] for name in prediction.labels]]
         else:
-            answer = [prediction.label if prediction.status == "ok" else None, prediction.probability]
+            label = prediction.label if prediction.status == "ok" else None
+            answer = [label, prediction.probability]
             for rank in range(1, self.top_k):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []

@@ -123,12 +123,14 @@ class Block(nn.Module):
     def forward(self, tokens: Tensor, num_read: int | None = None) -> Tensor:
         """Tokens (B, T, D) -> the first R = `num_read` tokens (None: all) after this layer (B, R, D)."""
         if self.norm_placement == "post":
-            attended = self.attn(tokens, num_read)
-            tokens = self.norm1(tokens[:, :num_read] + self.drop_path(self.ls1(attended)))  # (B, R, D)
-            return self.norm2(tokens + self.drop_path(self.ls2(self.mlp(tokens))))  # (B, R, D)
+            return self._post_norm(tokens, num_read)
         attended = self.attn(self.norm1(tokens), num_read)  # (B, R, D)
         tokens = tokens[:, :num_read] + self.drop_path(self.ls1(attended))  # (B, R, D)  eq. 2
         return tokens + self.drop_path(self.ls2(self.mlp(self.norm2(tokens))))  # (B, R, D)  eq. 3
+
+    def _post_norm(self, tokens: Tensor, num_read: int | None) -> Tensor:
+        tokens = self.norm1(tokens[:, :num_read] + self.drop_path(self.ls1(self.attn(tokens, num_read))))  # (B, R, D)
+        return self.norm2(tokens + self.drop_path(self.ls2(self.mlp(tokens))))  # (B, R, D)
 
 
 class VisionTransformer(Network):

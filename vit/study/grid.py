@@ -82,7 +82,8 @@ class Budget:
             batch = max(multiple, num_images - num_images % multiple)
         optim = replace(optim, batch_size=batch)
         if self.epochs is not None and self.steps is not None:
-            optim = replace(optim, steps=max(self.steps, self.epochs * (num_images // batch)))
+            longer = max(self.steps, self.epochs * (num_images // batch))
+            optim = replace(optim, steps=longer)
         elif self.steps is not None:
             times = 1.0 if self.at is None else (num_images / self.at) ** self.growth
             optim = replace(optim, steps=max(1, round(self.steps * times)))

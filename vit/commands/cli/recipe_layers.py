@@ -202,7 +202,8 @@ def _shipped(source: str, network: str) -> str:
     from vit.training.optim import matrices_of_blocks
 
     spec = NetworkSpec.named(network, num_classes=10)
-    return source if matrices_of_blocks(spec.build_empty(spec.default_image_size).named_parameters()) else cnn
+    empty = spec.build_empty(spec.default_image_size)
+    return source if matrices_of_blocks(empty.named_parameters()) else cnn
 
 
 def _merged(below: Layer, above: Mapping[str, Any]) -> Layer:

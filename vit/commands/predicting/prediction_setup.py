@@ -140,5 +140,6 @@ class PredictionSetup:
 
     def num_ranked(self, predictor: "Predictor") -> int:
         """The number of classes that a row needs."""
+        num_classes = len(predictor.class_names)
         needs_all = self.probabilities or not predictor.task.is_exclusive
-        return min(len(predictor.class_names) if needs_all else self.top_k, len(predictor.class_names))
+        return num_classes if needs_all else min(self.top_k, num_classes)

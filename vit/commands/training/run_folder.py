@@ -135,7 +135,8 @@ def facts_of_cells(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
 
 
 def _kinds(recipe: Recipe) -> "list[TrackerKind]":
-    return [entry.load()() for name, entry in TRACKERS.items() if name in chosen_trackers(recipe)]
+    names = chosen_trackers(recipe)
+    return [entry.load()() for name, entry in TRACKERS.items() if name in names]
 
 
 @contextmanager

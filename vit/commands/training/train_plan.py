@@ -201,7 +201,8 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     passes = "each image is computed once" if plan.teacher_remembers else more
     words = f"{about.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"
     teaches = f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"
-    return [("teacher", words), *_unfinished(teacher.path, about.unfinished), ("teaches", teaches)]
+    notes = _unfinished(teacher.path, about.unfinished)
+    return [("teacher", words), *notes, ("teaches", teaches)]
 
 
 def augment_text(plan: "Plan") -> str:

@@ -204,4 +204,5 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
         places.append(starts[number] + np.array(indices, dtype=np.int64))
         hashes.append(some)
         thumbnails.append(pictures)
-    return np.concatenate(places)[alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)]
+    pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)
+    return np.concatenate(places)[pairs]

@@ -110,7 +110,8 @@ def check(source: Source, progress: Progress) -> CheckResult:
         split: Sizes.of(scanned.facts["sides"][(images.split_numbers == number) & scanned.readable])
         for number, split in enumerate(images.splits)
     }
-    return CheckResult(findings, counts, {split: len(source.splits[split]) for split in images.splits}, sizes)
+    num_images = {split: len(source.splits[split]) for split in images.splits}
+    return CheckResult(findings, counts, num_images, sizes)
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:

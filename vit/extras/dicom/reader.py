@@ -149,7 +149,8 @@ def _first_number(header: Any, name: str) -> float | None:
 def _output_range(header: Any) -> tuple[float, float]:
     """The range that pydicom maps a table or window of interest to: all values that the bits of the file can be."""
     if "VOILUTSequence" in header:
-        return 0.0, float(2 ** min(max(int(header.VOILUTSequence[0].LUTDescriptor[2]), 1), 16) - 1)
+        bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
+        return 0.0, float(2 ** min(max(bits, 1), 16) - 1)
     if header.get("ModalityLUTSequence"):
         return 0.0, 2.0 ** int(header.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
     stored, is_signed = int(header.BitsStored), bool(int(header.PixelRepresentation))

@@ -98,4 +98,5 @@ def _of_run(model: Path, instead: str) -> Source:
 
 def _some(count: int, wanted: int) -> list[int]:
     """At most `wanted` of `count` places, in order; the same ones at every call."""
-    return sorted(int(place) for place in np.random.default_rng(0).permutation(count)[:wanted])
+    places = np.random.default_rng(0).permutation(count)[:wanted]
+    return sorted(int(place) for place in places)

@@ -142,11 +142,16 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
             f"{file.where}, row {row}",
             _label_name(labels[row], columns, f"{file.where}, row {row}"),
             "" if splits[row] is None else str(splits[row]).casefold(),
-            "" if (group := group_cells[row]) is None or group != group else str(group).strip(),  # NaN is no group
+            _group_name(group_cells[row]),
         )
         for row in range(metadata.num_rows)
     ]
     return _Table(file, columns, groups, rows)
+
+
+def _group_name(value: object) -> str:
+    """The group in a cell; "" where it is empty, or not a number."""
+    return "" if value is None or value != value else str(value).strip()
 
 
 def _sizes(metadata: Any, column: str) -> list[int]:

@@ -158,7 +158,8 @@ def _without_copies(
         assert contents is not None
         return json.dumps(copies_of_unseen(images, contents))
 
-    return without_rows(images, contents, set(json.loads(rendezvous.decided("copies", decide))))
+    rows = set(json.loads(rendezvous.decided("copies", decide)))
+    return without_rows(images, contents, rows)
 
 
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:

@@ -185,7 +185,8 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
     defining = rows["train"] if needs_train else range(len(index))
     class_names = index.class_names or sorted_classes(index.labels[row] for row in defining)
     splits = {split: _samples(index, split_rows, class_names, reader, where) for split, split_rows in rows.items()}
-    return Source(folder_name if file_name == INDEX_NAME else file_name.removesuffix(PARQUET), class_names, splits)
+    name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(PARQUET)
+    return Source(name, class_names, splits)
 
 
 def _samples(

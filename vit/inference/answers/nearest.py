@@ -13,7 +13,8 @@ Places = npt.NDArray[np.int64]
 
 def neighbor_classifier(features: Floats, labels: npt.NDArray[Any], count: int) -> KNeighborsClassifier:
     """Labels images by up to `count` nearest neighbors (n, D), weighted by the inverse of their distance."""
-    return KNeighborsClassifier(min(count, len(features)), weights="distance", metric="cosine").fit(features, labels)
+    fewer = min(count, len(features))
+    return KNeighborsClassifier(fewer, weights="distance", metric="cosine").fit(features, labels)
 
 
 def nearest(features: Floats, queries: Floats, count: int) -> tuple[Places, Floats]:

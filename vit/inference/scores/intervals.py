@@ -115,7 +115,8 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     f1 = 2 * np.bincount(labels, correct, num_classes) / np.maximum(either, 1)
     called = np.where(correct, 0.0, f1[predictions] / either[predictions])
     added = (np.where(correct, 2.0, 0.0) - f1[labels] * (1.0 + correct)) / either[labels] - called
-    trials = np.mean([independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)], axis=0)
+    units = [independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)]
+    trials = np.mean(units, axis=0)
     return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups), is_f1=True)
 
 

@@ -146,7 +146,8 @@ def pixels_of(
         measured_places = [places[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
-    preprocess = (parse_yaml(read_text(run.config_path)).get("model") or {}).get("preprocess") or {}
+    config = parse_yaml(read_text(run.config_path))
+    preprocess = (config.get("model") or {}).get("preprocess") or {}
     window = preprocess.get("window")
     channels, converts = int(preprocess.get("channels") or COLORS), preprocess.get("color_profiles") == "convert"
     decoding = Decoding(

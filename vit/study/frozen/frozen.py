@@ -196,7 +196,8 @@ def behind_the_first(
         for better, name in itertools.combinations(wrong, 2)
         for pair in pairs({size: wrong[name]}, {size: wrong[better]}, groups)
     }
-    tested = zip(differences.items(), hochberg([one.tested_p for one in differences.values()]), strict=True)
+    adjusted = hochberg([one.tested_p for one in differences.values()])
+    tested = zip(differences.items(), adjusted, strict=True)
     return {name: replace(one, p_adjusted=p) for ((better, name), one), p in tested if better == first}
 
 

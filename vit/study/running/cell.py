@@ -104,7 +104,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.
 
 
 def _text(error: BaseException) -> str:
-    return " ".join((str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}").split())[:1000]
+    words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
+    return " ".join(words.split())[:1000]
 
 
 def _timed(plan: Plan) -> tuple[float, float]:

@@ -126,7 +126,8 @@ def last_regime(sizes: Sequence[int], steps: Mapping[int, int]) -> list[int]:
     """
     if not steps:
         return list(sizes)
-    growth = [float(np.log(steps[b] / steps[a]) / np.log(b / a)) for a, b in itertools.pairwise(sizes)]
+    pairs = itertools.pairwise(sizes)
+    growth = [float(np.log(steps[b] / steps[a]) / np.log(b / a)) for a, b in pairs]
     start = len(growth)
     while start and np.ptp(growth[start - 1 :]) <= _SAME_REGIME:
         start -= 1

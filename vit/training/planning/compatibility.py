@@ -97,7 +97,8 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         "leave it out, or give --optim.accumulate",
     )
     if is_sharded:
-        refuse(optim.optimizer == "muon", f"{sharded} --optim.optimizer muon, which works on whole matrices", ddp)
+        is_muon = optim.optimizer == "muon"
+        refuse(is_muon, f"{sharded} --optim.optimizer muon, which works on whole matrices", ddp)
         refuse(has_lora, f"{sharded} --lora", ddp)
         averages = optim.ema_decay > 0
         refuse(averages, f"{sharded} --optim.ema_decay, a copy of all weights", f"{ddp}, or --optim.ema_decay 0")

@@ -251,7 +251,8 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
                 "leave it out",
             )
         base = replace(base, randaugment=0)
-    return replace(base, **{key: value for key, value in vars(config).items() if key != "name" and value is not None})
+    changes = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
+    return replace(base, **changes)
 
 
 def absolute(name: str) -> str:

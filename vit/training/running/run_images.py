@@ -170,7 +170,8 @@ def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
     """Sorted names of the groups of some images that training images of a run have, too."""
     if samples.groups is None:
         return []
-    return sorted({row.group for row in splits_of_run(run)["train"] if row.group} & set(samples.groups))
+    rows = splits_of_run(run)["train"]
+    return sorted({row.group for row in rows if row.group} & set(samples.groups))
 
 
 def count_left_out(run: RunDirectory) -> int:
@@ -227,7 +228,8 @@ def seen_in_training(runs: Sequence[RunDirectory], source: Source, split: str, c
 def learned_from(run: RunDirectory) -> list[RunDirectory]:
     """The runs that a run learned labels from: of its teacher, of its first weights, and before these."""
     start, teacher = _origins(run)
-    return [one for _, one in [*_earlier_runs(start, False), *_earlier_runs(teacher, True)] if not one.is_pretraining]
+    earlier = [*_earlier_runs(start, False), *_earlier_runs(teacher, True)]
+    return [one for _, one in earlier if not one.is_pretraining]
 
 
 def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
