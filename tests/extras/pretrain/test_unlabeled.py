@@ -33,7 +33,7 @@ def test_images_lie_at_any_depth_and_pictures_of_runs_are_none(albums):
     source = open_images(str(albums))
     assert list(source.splits["train"].paths) == ["2024/b.png", "2024/summer/c.png", "a.png"]
     assert source.class_names == () and set(source.splits["train"].labels.tolist()) == {-1}
-    assert any("1 folders that vit wrote" in note for note in source.notes)
+    assert any("1 folder that vit wrote" in note for note in source.notes)
 
 
 def test_class_folders_are_labels_unless_they_are_not_wanted(colors):

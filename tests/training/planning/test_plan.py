@@ -111,7 +111,7 @@ def test_torchrun_decides_the_number_of_processes(monkeypatch):
         ({"trainer": {"accelerator": "gpus"}}, UsageError, "gpus"),
         ({"trainer": {"precision": "16-mixed", "accelerator": "cpu"}}, UsageError, "16-mixed"),
         ({"optim": {"batch_size": 7, "accumulate": 2}}, UsageError, "multiple of 2"),
-        ({"optim": {"batch_size": 1260}}, DataError, "1259 training images"),
+        ({"optim": {"batch_size": 1260}}, DataError, "1,259 training images"),
         ({"optim": {"batch_size": 7}, "augment": {"name": "strong"}}, UsageError, "multiple of 2"),
         ({"optim": {"batch_size": 6, "accumulate": 2}, "augment": {"mixup": 0.2}}, UsageError, "multiple of 4"),
         ({"optim": {"batch_size": 1}, "model": {"network": {"name": "resnet10_small"}}}, UsageError, "batch norm"),

@@ -84,11 +84,14 @@ def lost_process_explained(trainer: Trainer) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, Stop) as error:
-        is_gone = isinstance(error, dist.DistError) or any(word in str(error) for word in _GONE)
-        if trainer.world_size == 1 or not (is_gone or _has_failed_child(trainer, error)):
+        if trainer.world_size == 1 or not (_says_gone(error) or _has_failed_child(trainer, error)):
             raise
         problem = "another process of this training has ended, or cannot be reached"
         raise ProcessesError(problem, "see the message of that process") from error
+
+
+def _says_gone(error: BaseException) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in _GONE)
 
 
 def _has_failed_child(trainer: Trainer, error: BaseException) -> bool:
