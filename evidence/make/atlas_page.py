@@ -201,7 +201,7 @@ def agreement(atlas: Atlas) -> Iterator[str]:
             f"The same was ahead in {same_ahead(atlas, SIDE)} at {SIDE} pixels, and in "
             f"{same_ahead(atlas, SMALL_SIDE)} at {SMALL_SIDE}. Both tests decide in {len(decided)} of them without a "
             f"correction, and agree in {sum(decided)}. Cells of one set share test images, so the intervals are too "
-            "narrow. `vit study` says this beside its preliminary answer."
+            "narrow."
         )
 
 
