@@ -50,6 +50,32 @@ def test_the_server_of_the_cells_ignores_ctrl_c_before_its_other_imports():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+CUT_OFF = """
+import signal
+from multiprocessing import get_context
+def stop(*_):
+    raise KeyboardInterrupt
+if __name__ == "__main__":
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["vit.study.running.cell_server", "slow_imports"])
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        context.Process(target=print, args=("x" * 1_000_000,)).start()
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="cells are forked elsewhere")
+def test_a_study_that_is_stopped_while_it_hands_over_a_cell_shows_no_traceback(tmp_path):
+    """More than a pipe holds waits until the server has imported torch. The cell then gets the beginning alone."""
+    (tmp_path / "slow_imports.py").write_text("import time; time.sleep(1)")
+    (tmp_path / "study.py").write_text(CUT_OFF)
+    done = run([sys.executable, tmp_path / "study.py"], timeout=60, env=environment(tmp_path))
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
 def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
     """Each process of a study imports the script, which would start the study again."""
     (tmp_path / "script.py").write_text("""
