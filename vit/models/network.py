@@ -86,7 +86,8 @@ class Undrawn(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out: Any = args[0] if args else (kwargs or {}).get("tensor")
-        return out if getattr(func, "__name__", "").endswith(_DRAWS) and out.is_meta else func(*args, **(kwargs or {}))
+        is_draw = getattr(func, "__name__", "").endswith(_DRAWS) and isinstance(out, Tensor) and out.is_meta
+        return out if is_draw else func(*args, **(kwargs or {}))
 
 
 def misfits(given: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
