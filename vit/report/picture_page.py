@@ -166,18 +166,15 @@ class Gallery:
         certainty = row.probability
         if self.thresholds:
             certainty = min((abs(value - self.thresholds[name]) for name, value in row.top), default=None)
-        place = (
-            -(_LAST if certainty is None else certainty),
-            -self.num_files,
-        )  # of two equal ones, the later goes first
+        rank = _LAST if certainty is None else certainty
+        place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
+        has_file = self._reader is None or is_far(row.path)  # none in shards
         card: dict[str, object] = {
             "path": row.path,
             "name": Path(row.path).name,
-            "link": link_to(row.path, self.path)
-            if self._reader is None or is_far(row.path)
-            else None,  # none into shards
+            "link": link_to(row.path, self.path) if has_file else None,
             "labels": names,
             "has_answer": has_answer,
             "probability": row.probability,
