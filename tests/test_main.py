@@ -205,6 +205,7 @@ def test_error_text_cannot_move_the_cursor(vit):
     [
         (RuntimeError("first line\nsecond"), 1, ["internal error: RuntimeError: first line;", "--debug"]),
         (KeyboardInterrupt(), 130, ["interrupted"]),
+        (KeyboardInterrupt("of a library"), 130, ["interrupted"]),
         (MemoryError(), 7, ["memory", "--batch_size"]),
         (ResourceError("no room", "make room"), 7, ["no room; make room"]),
         (OSError(28, "No space left on device", "rows.csv"), 7, ["No space left on device: rows.csv"]),

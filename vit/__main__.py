@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 
-from vit.errors import INTERRUPTED, TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
+from vit.errors import TOO_MANY_FILES, Terminated, UsageError, VitError, interruption, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
 from vit.registry import COMPLETION, command_module
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return 128 + 13  # as a program that SIGPIPE ends; Windows has no such signal
     except KeyboardInterrupt as stop:
-        return _report(*(stop.args or INTERRUPTED))
+        return _report(*interruption(stop))
     except Exception as error:
         if debug:
             raise
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _terminate(*_: object) -> None:
     """End a command at SIGTERM as Ctrl-C does, so that it removes what it began; a training has its own handler."""
-    raise KeyboardInterrupt(143, "terminated")
+    raise Terminated
 
 
 def _open_closed_outputs() -> None:

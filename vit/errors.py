@@ -16,7 +16,6 @@ _OF_MACHINE = frozenset(
     )
     if hasattr(errno, name)
 )  # fmt: skip
-INTERRUPTED = (130, "interrupted")  # code and word of a KeyboardInterrupt that has none
 TOO_MANY_FILES = ("too many open files", "raise the limit with 'ulimit -n 4096', or give fewer --data.num_workers")
 _CLOSE = 0.7  # least likeness of a name that is suggested, from 0 to 1
 _PREFIX = 4  # letters of a beginning that is completed
@@ -105,6 +104,15 @@ class StoppedError(VitError):
     def __init__(self, code: int, problem: str, fix: str) -> None:
         super().__init__(problem, fix)
         self.code = code
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+def interruption(stop: KeyboardInterrupt) -> tuple[int, str]:
+    """Exit code and word of what ends a command: SIGTERM, or else Ctrl-C."""
+    return (143, "terminated") if isinstance(stop, Terminated) else (130, "interrupted")
 
 
 def is_of_machine(error: OSError) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from vit.commands.cli.arguments import ExecutorOptions
 from vit.commands.studies.study_cells import StudyProgress
 from vit.console import Reporter
-from vit.errors import StoppedError
+from vit.errors import StoppedError, Terminated
 from vit.study.grid import Budget, Inputs, make_cells
 from vit.study.running import cluster
 from vit.training.recipes.recipe import Recipe
@@ -53,7 +53,7 @@ def test_one_line_uploads_the_offline_runs_of_all_cells(cells, tmp_path, capsys)
     assert sorted(listed.splitlines()) == sorted(map(str, study.glob("cells/**/offline-run-*")))
 
 
-@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (KeyboardInterrupt(143, "terminated"), 143)])
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (Terminated(), 143)])
 def test_a_study_that_is_stopped_says_how_to_continue(cells, tmp_path, monkeypatch, stop, code):
     def interrupted(*_):
         raise stop

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
-from vit.errors import INTERRUPTED, ResourceError, StoppedError, UsageError
+from vit.errors import ResourceError, StoppedError, UsageError, interruption
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
 from vit.inference.scores.scored_images import PROBABILITY
@@ -106,7 +106,7 @@ class RowWriter(ABC):
         with self._held:
             self._close()
             if isinstance(error, KeyboardInterrupt):
-                code, word = error.args or INTERRUPTED
+                code, word = interruption(error)
                 fix = "the same command starts again; with --parts FOLDER it would continue"
                 raise StoppedError(code, f"{word}; the rows so far are in {self.partial}", fix) from error
             if kind is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import ExecutorOptions
 from vit.console import ProgressReport, Reporter, count_of, duration, percent
-from vit.errors import INTERRUPTED, StoppedError
+from vit.errors import StoppedError, interruption
 from vit.layout import CELLS, RunLayout
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class StudyProgress:
         try:
             run_cells_on(where.executor, self.study, cells, on, jobs, digests, self.notify, self.may_start)
         except KeyboardInterrupt as error:
-            code, word = error.args or INTERRUPTED
+            code, word = interruption(error)
             raise StoppedError(code, word, "to continue, give the same command again") from error
         finally:
             self.close()

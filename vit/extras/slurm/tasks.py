@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.atomic_files import write_json
-from vit.errors import INTERRUPTED, StoppedError, UsageError, install
+from vit.errors import StoppedError, UsageError, install, interruption
 from vit.layout import CellsLayout
 from vit.study.running.cluster import Alive, CellsToRun, ClusterOptions, ClusterTask
 from vit.training.recipes.ranges import seconds
@@ -103,7 +103,7 @@ def _interruptible(names: Collection[str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         numbers = " ".join(sorted({name.partition("_")[0] for name in alive(names)}))
-        code, word = error.args or INTERRUPTED
+        code, word = interruption(error)
         fix = f"to end them: scancel {numbers}; to wait for them, give the same command again"
         raise StoppedError(code, f"{word}; SLURM's jobs {numbers} go on", fix) from error
 
