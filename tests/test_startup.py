@@ -54,6 +54,7 @@ def trained(tmp_path_factory, colors, vit):
 
 
 # scikit-learn imports pandas where it is installed, as here
+@pytest.mark.slow
 def test_commands_import_what_they_compute_with(trained, colors, tmp_path):
     """The commands of one process: each may import what is named, and what those before it have imported."""
     (vit, cnn), image = trained, colors / "red" / "00.png"

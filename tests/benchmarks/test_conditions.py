@@ -97,6 +97,7 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     assert "0.5 times that at block 2" in sentence
 
 
+@pytest.mark.slow
 def test_made_images_are_the_same_everywhere_and_conflicts_disagree(tmp_path):
     import hashlib
 

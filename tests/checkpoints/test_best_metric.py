@@ -60,7 +60,8 @@ def test_rules_in_words():
     ]
 
 
-@pytest.mark.parametrize("metric", ["loss", pytest.param("last", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("metric", ["loss", "last"])
+@pytest.mark.slow
 def test_a_training_that_overfits_says_what_its_best_checkpoint_lost(tmp_path, vit, metric):
     """20 digits without smoothing: the loss is lowest long before the accuracy is highest."""
     answer = vit(

@@ -79,6 +79,7 @@ def test_what_breaks_while_it_is_decoded_is_left_out_and_counted(run_and_answer)
 
 
 @pytest.mark.faults("D13", "D18")
+@pytest.mark.slow
 def test_evaluate_report_and_compare_agree_after_the_bad_files_are_gone(vit, data, run_and_answer, tmp_path):
     run, _ = run_and_answer
     result = json.loads((run / "result.json").read_text())

@@ -147,6 +147,7 @@ def test_examples_of_the_demo_are_the_images_of_their_labels(here, trained, colo
     assert path in before
 
 
+@pytest.mark.slow
 def test_options_that_change_nothing_do_not_divide_repeats(vit, here, trained, colors):
     """A seed with another cache or other worker processes was a recipe of its own."""
     shutil.copytree(colors, here / "photos")

@@ -32,7 +32,8 @@ def written(folder, channels: int):
 
 @pytest.mark.faults("I23")
 @pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
-@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.slow
 def test_channels_from_training_to_export(channels, vit, here):
     data = written(here / "images", channels)
     options = (*TINY, "--model.preprocess.channels", channels)
@@ -65,6 +66,7 @@ def test_a_training_without_the_number_of_channels_names_it(vit, here):
 
 
 @pytest.mark.faults("I23")
+@pytest.mark.slow
 def test_a_pretraining_and_lora_see_all_channels(vit, here):
     data = written(here / "images", 4)
     options = (*TINY[:-8], "--batch_size", 8, "--wandb", "off", "--model.preprocess.channels", 4, "--out", "runs")

@@ -300,6 +300,7 @@ def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network
     )
 
 
+@pytest.mark.slow
 def test_a_cnn_by_its_name_predicts_and_trains(vit, colors, tmp_path):
     made = create_network("resnet18", 3, 32)
     state = {name.removeprefix("model."): value for name, value in made.state_dict().items()}

@@ -71,6 +71,7 @@ def killed(vit, table, tmp_path_factory):
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
     folder, answer, before = killed
     assert answer.code == 0, answer.err

@@ -43,6 +43,7 @@ def test_gray_values_are_kept_in_training_and_prediction(vit, deep, here):
 
 
 @pytest.mark.faults("I16")
+@pytest.mark.slow
 def test_without_a_window_only_the_high_byte_is_seen(vit, deep, here):
     """What the window is for: as all values of 16 bits, the classes are one color."""
     answer = vit("train", deep, *TINY, "--out", "runs", "--model.preprocess.window", "[0, 65535]")

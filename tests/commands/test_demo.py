@@ -146,6 +146,7 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
 
 
 @pytest.mark.faults("V10")
+@pytest.mark.slow
 def test_a_page_with_a_name_of_its_own_cannot_use_the_demo(digits_run, tmp_path):
     """The middleware as gradio gets it, without its browser's files."""
     import gradio
@@ -239,6 +240,7 @@ def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run
     assert lines[1].startswith("Validation accuracy ") and lines[1].endswith(", which is not a test")
 
 
+@pytest.mark.slow
 def test_a_model_of_several_labels_without_a_run_has_its_validation_map(labels_run, tmp_path):
     """The exact match of a validation is at thresholds of 0.5, which are not those of the model."""
     alone = shutil.copy(labels_run.best, tmp_path / "alone.ckpt")

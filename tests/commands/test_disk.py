@@ -179,10 +179,11 @@ def test_the_error_of_a_full_disk_names_the_file(digits_run, tmp_path):
     "formats",
     [
         [("safetensors", 0), ("safetensors", 25), ("pt2", 25)],
-        pytest.param([("hf", 25), ("onnx", 25)], marks=pytest.mark.slow),
+        [("hf", 25), ("onnx", 25)],
     ],
     ids=["few", "others"],
 )
+@pytest.mark.slow
 def test_an_export_to_a_full_disk_is_one_line(tmp_path, formats):
     """The writer of torch.export aborts the process there, and others have errors of their own."""
     one_block = make("vit")

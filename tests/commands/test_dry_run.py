@@ -29,7 +29,7 @@ def test_a_plan_says_that_steps_are_rounded_up(vit, here):
     assert "rounded up" not in vit("train", "digits", "--dry_run", "--optim.steps", 12).out
 
 
-@pytest.mark.parametrize("command", ["study", "crossval", "pretrain"])
+@pytest.mark.parametrize("command", [pytest.param("study", marks=pytest.mark.slow), "crossval", "pretrain"])
 def test_the_value_of_a_dry_run_may_stand_after_it(vit, here, command):
     answer = vit(command, "digits", "--dry_run", "true", "--wandb", "off")
     assert answer.code == 0, answer.err

@@ -136,6 +136,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
 
 @pytest.mark.faults("D32")
 @pytest.mark.usefixtures("cells_here")
+@pytest.mark.slow
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
     line += (
@@ -219,6 +220,7 @@ def test_series_have_the_same_groups(vit, data, tmp_path):
 
 
 @pytest.mark.faults("D32")
+@pytest.mark.slow
 def test_groups_that_are_left_out_are_no_reason_for_a_warning(vit, data, tmp_path):
     """The run's test images are of groups that no other image is of. With --include_seen the others are scored too."""
     assert vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").code == 0

@@ -92,7 +92,7 @@ def test_the_best_checkpoint_has_the_highest_value_of_its_metric(corrected):
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
-@pytest.mark.parametrize("step", [3, 5, 10])
+@pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (3, 5)), 10])
 def test_a_balanced_training_resumes_bit_equal(vit, uneven, corrected, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))

@@ -32,6 +32,7 @@ def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):
     assert description.spec.name in answer.err
 
 
+@pytest.mark.slow
 def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, here):
     (here / "<i>.ckpt").write_bytes(digits_run.best.read_bytes())
     answer = vit("inspect", here / "<i>.ckpt")
@@ -82,6 +83,7 @@ def test_what_cannot_be_inspected(vit, here):
     assert not (here / "inspection").exists()
 
 
+@pytest.mark.slow
 def test_a_cnn_s_checkpoint_is_refused(vit, here):
     out = here / "runs"
     options = ("--optim.steps", 1, "--batch_size", 32, "--wandb", "off", "--out", out)

@@ -68,6 +68,7 @@ def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_p
 
 
 @pytest.mark.faults("N4", simulated="the network raises what PyTorch raises")
+@pytest.mark.slow
 def test_no_checkpoint_of_the_failed_attempt_is_resumed(vit, colors, tmp_path):
     """config.yaml has two micro-batches already; a checkpoint of whole batches would resume at another image."""
     words = (colors, "--network", "vit_nano_patch2_8", "--batch_size", 8, "--epochs", 4, "--wandb", "off")

@@ -2,6 +2,8 @@
 
 from itertools import takewhile
 
+import pytest
+
 from vit.models.catalog import CATALOG
 from vit.models.spec import create_network
 
@@ -12,6 +14,7 @@ def names(answer):
     return [row.split()[0] for row in rows]
 
 
+@pytest.mark.slow
 def test_the_catalog_with_its_true_sizes(vit):
     answer = vit("models")
     assert answer.code == 0 and answer.err == ""

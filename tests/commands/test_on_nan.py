@@ -42,7 +42,13 @@ def poison(monkeypatch):
 @pytest.mark.faults("N1", simulated="a loss is set to NaN")
 @pytest.mark.parametrize(
     ("network", "optimizer", "accumulate", "spoilt"),
-    [(VIT, "adamw", 1, 4), (VIT, "muon", 1, 4), (CNN, "sgd", 1, 4), (CNN, "adamw", 2, 7), (VIT, "muon", 2, 8)],
+    [
+        (VIT, "adamw", 1, 4),
+        (VIT, "muon", 1, 4),
+        pytest.param(CNN, "sgd", 1, 4, marks=pytest.mark.slow),
+        pytest.param(CNN, "adamw", 2, 7, marks=pytest.mark.slow),
+        (VIT, "muon", 2, 8),
+    ],
 )
 def test_a_step_that_is_left_out_changes_nothing(
     vit, colors, tmp_path, monkeypatch, poison, network, optimizer, accumulate, spoilt

@@ -77,6 +77,7 @@ def test_pretrain_needs_no_labels(vit, colors, here):
 
 
 @pytest.mark.faults("L21")
+@pytest.mark.slow
 def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     images, labels = rows_of(colors, NAMES)
     metadata = {"shape": labels, "size": [label % 2 for label in labels]}
@@ -95,6 +96,7 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     )
 
 
+@pytest.mark.slow
 def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):
     content = write(here / "t.parquet", *rows_of(colors, NAMES), NAMES).read_bytes()
     monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))

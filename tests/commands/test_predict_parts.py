@@ -116,6 +116,7 @@ def test_a_killed_worker_leaves_no_part_and_others_take_it(vit, digits_run, pict
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_part_that_another_process_computes_is_waited_for_not_computed(digits_run, pictures, parts, tmp_path):
     files = PartsLayout(parts)
     last = files.part_path(4)
@@ -196,6 +197,7 @@ def test_a_list_that_has_changed_since_is_refused(vit, digits_run, pictures, her
 
 
 @linux_only
+@pytest.mark.slow
 def test_one_of_the_processes_that_run_at_the_same_time_compares_the_images(digits_run, pictures, parts, tmp_path):
     """Listing many millions of files takes long."""
     moved = pictures.rename(tmp_path / "away")

@@ -81,7 +81,7 @@ def test_a_target_accuracy_keeps_the_images_that_validation_images_promise(vit, 
         assert (row["status"] == "ok") == (row["probability"] >= expected - 1e-6)
 
 
-@pytest.mark.parametrize("method", ["lac", "aps", "class_conditional"])
+@pytest.mark.parametrize("method", ["lac", pytest.param("aps", marks=pytest.mark.slow), "class_conditional"])
 def test_sets_of_labels_in_every_format(vit, digits_run, digit_files, here, method):
     folder, labels = digit_files
     found = {}
@@ -205,6 +205,7 @@ def test_a_refused_target_says_whether_images_or_right_answers_are_missing():
             answer_rule(scores, ("a", "b"), target_accuracy=0.99)
 
 
+@pytest.mark.slow
 def test_an_image_without_a_sure_class_has_the_sure_group_as_answer(vit, digits_run, digit_files, here):
     """Classes of digits with and without a loop, in all formats, and of an ensemble."""
     names = [f"{'loop' if digit in '0689' else 'open'}/{digit}" for digit in "0123456789"]

@@ -68,6 +68,7 @@ def flat(colors, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit, pretrained, colors, tmp_path):
     run, answer = pretrained
     assert re.search(r"never learned from: \d validation and \d test images", answer.out)
@@ -88,6 +89,7 @@ def test_the_head_has_a_column_for_each_training_image(pretrained):
     assert last(run)["state_dict"]["objective.head.weight"].shape == (len(splits["train"]), 64)
 
 
+@pytest.mark.slow
 def test_test_images_are_neither_read_nor_listed(vit, colors, pretrained, tmp_path, monkeypatch):
     """The training images are those of `vit train`, and no file of its test split is opened."""
     options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 8)
@@ -148,6 +150,7 @@ def test_two_runs_of_one_seed_are_equal_and_another_seed_differs(vit, colors, pr
     assert any(not torch.equal(value, other[name]) for name, value in kept.items())
 
 
+@pytest.mark.slow
 def test_an_attempt_after_memory_ran_out_writes_its_rows_alone(vit, colors, tmp_path, monkeypatch):
     batch_loss, calls = Pretrainer.batch_loss, []
 

@@ -42,6 +42,7 @@ def probed(tmp_path_factory, draw_classes):
     return vit.probe(data, backbones=BACKBONES, sizes="12,all", seeds=2, image_size=8, jobs=2, out=data.parent)
 
 
+@pytest.mark.slow
 def test_each_image_is_computed_once_for_each_backbone(probed):
     runs = sorted(probed.folder.glob("cells/*/*/*"))
     contents = {row["content"] for run in runs for row in records(run / "splits.csv")}
@@ -59,6 +60,7 @@ def test_the_stored_accuracy_is_that_of_the_checkpoint(probed, tmp_path):
         assert measured.answers.novelty.unlike.value == pytest.approx(unlike, abs=0.03)  # bfloat16 rounds features
 
 
+@pytest.mark.slow
 def test_features_of_another_kind_of_machine_are_found(probed, tmp_path):
     """The table is made where the command runs, and a cluster may have computed the features on GPUs."""
     out = tmp_path / "out"
@@ -91,6 +93,7 @@ def test_the_table_has_the_most_accurate_backbone_first(probed):
     assert "<h2>Backbones</h2>" in page and "nearest neighbors" in page and "optimizer steps" not in page
 
 
+@pytest.mark.slow
 def test_groups_stay_together_and_go_on_to_the_next_command(vit, draw_classes, tmp_path):
     data = draw_classes(tmp_path / "colors", ("blue", "green", "red"), 20, side=8)
     pattern = r"(\d\d)\.png"

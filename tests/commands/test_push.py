@@ -73,6 +73,7 @@ def test_transformers_load_what_was_pushed(vit, digits_run, hub):
     assert len(model.config.id2label) == 10
 
 
+@pytest.mark.slow
 def test_a_second_push_has_nothing_to_do(vit, digits_run, hub):
     for _ in range(2):
         answer = vit("push", digits_run.path, f"hf:{NAME}", "--public")
@@ -113,7 +114,9 @@ def test_refused_tokens(vit, digits_run, hub, monkeypatch, token, target, code, 
 
 
 @pytest.mark.faults("X21")
-@pytest.mark.parametrize("place", ["whoami", "create", "commit", pytest.param("preupload", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "place", ["commit", *(pytest.param(place, marks=pytest.mark.slow) for place in ("whoami", "create", "preupload"))]
+)
 def test_a_cut_connection_leaves_no_half_of_a_model(vit, digits_run, hub, place):
     hub.cuts, hub.cut_at = 50, place
     answer = vit("push", digits_run.path, f"hf:{NAME}")
@@ -170,6 +173,7 @@ def test_the_advice_to_read_the_card_works(vit, digits_run, format, card):
     assert "10 classes" in Path(card).read_text() and Path(card).name in line
 
 
+@pytest.mark.slow
 def test_after_a_dry_run_the_same_is_pushed(vit, digits_run, hub):
     model = shutil.copy(digits_run.best, "my digits.ckpt")
     line = ("push", model, f"hf:{NAME}", "--format", "safetensors", "--public", "--replace")

@@ -94,6 +94,7 @@ def test_a_target_is_asked_for(folder, capsys):
     assert re.fullmatch(rf"Next: vit predict {study}/cells/\w+/0010000/seed\d FOLDER_OF_IMAGES", out.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_it_may_be_asked_again(folder):
     study = folder(cells())
     report(study)

@@ -122,6 +122,7 @@ def uninterrupted(whole):
     return whole(DEMANDING)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
     table = rows(uninterrupted)
     assert [row["step"] for row in table if row["val/loss"]] == ["3", "6", "9", "12"]  # 30 images in batches of 8
@@ -163,9 +164,11 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
 @pytest.mark.parametrize(
     ("options", "step"),
     [
-        *((DEMANDING, 7), (CNN, 6), (PATIENT, 8)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((DEMANDING, 2), (DEMANDING, 9), (DEMANDING, 12))),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((CNN, 3), (STEPS, 4), (STEPS, 5), (PATIENT, 11))),
+        (DEMANDING, 7),
+        *(pytest.param(DEMANDING, step, marks=pytest.mark.slow) for step in (2, 9, 12)),
+        *(pytest.param(CNN, step, marks=pytest.mark.slow) for step in (3, 6)),
+        *(pytest.param(STEPS, step, marks=pytest.mark.slow) for step in (4, 5)),
+        *(pytest.param(PATIENT, step, marks=pytest.mark.slow) for step in (8, 11)),
     ],
     ids=lambda value: value if isinstance(value, int) else f"{value[1]}-{len(value)}",
 )
@@ -184,11 +187,12 @@ def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colors, whole, tmp_path
     ("options", "end"),
     [
         pytest.param(DEMANDING, "signal", id="vit-signal"),
-        pytest.param(DEMANDING, "death", id="vit-death", marks=pytest.mark.slow),
-        pytest.param(CNN, "signal", id="cnn-signal", marks=pytest.mark.slow),
-        pytest.param(CNN, "death", id="cnn-death", marks=pytest.mark.slow),
+        pytest.param(DEMANDING, "death", id="vit-death"),
+        pytest.param(CNN, "signal", id="cnn-signal"),
+        pytest.param(CNN, "death", id="cnn-death"),
     ],
 )
+@pytest.mark.slow
 def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp_path, monkeypatch, options, end):
     calls = []
     step = Classifier.validation_step
@@ -215,7 +219,14 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp
 
 
 @pytest.mark.faults("R2", "F7", simulated="an exception where a process would die")
-@pytest.mark.parametrize("place", ["half a file", "before the rename", "between the renames", "after the rename"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "half a file",
+        *(pytest.param(f"{when} the rename", marks=pytest.mark.slow) for when in ("before", "after")),
+        pytest.param("between the renames", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, place, step):
     replace, save = os.replace, torch.save
@@ -255,7 +266,7 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupte
 
 @pytest.mark.faults("C2")
 @pytest.mark.parametrize(
-    "damage", ["cut", "gone", *(pytest.param(d, marks=pytest.mark.slow) for d in ("flipped", "empty"))]
+    "damage", ["cut", *(pytest.param(d, marks=pytest.mark.slow) for d in ("gone", "flipped", "empty"))]
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterrupted, tmp_path, monkeypatch, damage):
     with monkeypatch.context() as patch:
@@ -313,6 +324,7 @@ def test_null_saves_after_epochs_alone(vit, colors, tmp_path, monkeypatch):
     assert checkpoint(run_folder(tmp_path))["global_step"] == 6
 
 
+@pytest.mark.slow
 def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors, tmp_path, monkeypatch):
     seen = []
     step = Classifier.training_step
@@ -338,7 +350,14 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
 
 
 @pytest.mark.faults("R3", "R4")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGUSR1, 138, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkeypatch, number, code):
     before = signal.getsignal(number)  # a shell in the background leaves SIGINT ignored
     with monkeypatch.context() as patch:
@@ -383,6 +402,7 @@ train_progress.TrainProgress.step = interrupt
 
 
 @pytest.mark.faults("R4")
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrupted, tmp_path):
     process = start(tmp_path, "train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path / "runs", script=TWICE)
     _, said = process.communicate(timeout=400)
@@ -559,7 +579,8 @@ sys.addaudithook(killed)
 
 
 @pytest.mark.faults("R1")
-@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.slow
 def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colors, tmp_path, moment):
     """Killed before result.json gets its name, or at the first file that is written after it."""
     options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")

@@ -168,6 +168,7 @@ def test_no_folder_and_no_run(vit, folder):
     assert answer.code == 2 and "has no run with the words 'horses'" in answer.err
 
 
+@pytest.mark.slow
 def test_thousands_of_runs_are_listed_in_seconds(folder):
     source = folder / "cats" / "vit" / "20260101-120000"
     for number in range(1000):
@@ -177,6 +178,7 @@ def test_thousands_of_runs_are_listed_in_seconds(folder):
     assert time.perf_counter() - began < 10
 
 
+@pytest.mark.slow
 def test_the_page_sorts_filters_and_links(vit, folder, here, browser):  # noqa: F811
     assert vit("runs", folder, "--page", "page/runs.html").code == 0
     page, errors = browser.new_page(), []

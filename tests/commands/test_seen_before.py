@@ -97,6 +97,7 @@ def test_a_pretraining_has_seen_images_without_their_labels(vit, colors, tmp_pat
 
 @pytest.mark.faults("M9")
 @pytest.mark.usefixtures("cells_here")
+@pytest.mark.slow
 def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path):
     said = f"WARNING: the run {first}, from which this training starts, has trained on"
     out = ("--out", tmp_path)
@@ -116,7 +117,7 @@ def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path)
 
 
 @pytest.mark.faults("M9")
-@pytest.mark.parametrize("option", ["--init_from", "--teacher"])
+@pytest.mark.parametrize("option", ["--init_from", pytest.param("--teacher", marks=pytest.mark.slow)])
 def test_an_evaluation_leaves_out_the_images_of_earlier_runs(vit, colors, first, tmp_path, draw_classes, option):
     others = draw_classes(tmp_path / "others", ("blue", "green", "red"), 8, side=9)
     if option == "--teacher":  # a teacher that itself started from the run that knows the images

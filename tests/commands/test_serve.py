@@ -128,6 +128,7 @@ def test_a_body_that_is_too_large(service):
 
 
 @pytest.mark.faults("V3")
+@pytest.mark.slow
 def test_a_body_that_is_only_half_sent(impatient, picture):
     head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(picture)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", int(impatient.port)), timeout=30) as half:
@@ -166,6 +167,7 @@ def counted(service, name='vit_images_total{status="ok"}'):
 
 
 @pytest.mark.faults("V4")
+@pytest.mark.slow
 def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run):
     one = Service(tmp_path, digits_run.path)
     file = io.BytesIO()
@@ -206,6 +208,7 @@ def hostile(side=7990):
 
 
 @pytest.mark.faults("V8")
+@pytest.mark.slow
 def test_a_few_bytes_do_not_become_a_gigabyte(service, picture):
     bomb = hostile()
     assert len(bomb) < 100

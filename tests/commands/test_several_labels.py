@@ -91,6 +91,7 @@ def test_splits_csv_gives_the_images_back_and_is_a_data_set_itself(labels_run, l
     assert all((again.splits[split].labels == samples.labels).all() for split, samples in whole.splits.items())
 
 
+@pytest.mark.slow
 def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit, labels_csv, tmp_path):
     """The validation images chose the thresholds, and F1 and exact match on them were shown as if of new images."""
     answer = vit("train", labels_csv, *LABELS_OPTIONS, "--data.test", 0, "--out", tmp_path, drawn=True)
@@ -124,7 +125,7 @@ def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit,
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
-@pytest.mark.parametrize("step", [3, 8])
+@pytest.mark.parametrize("step", [pytest.param(3, marks=pytest.mark.slow), 8])
 def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, monkeypatch, step):
     monkeypatch.setattr(run_page, "draw_run", lambda *_: None)
     with monkeypatch.context() as patch:

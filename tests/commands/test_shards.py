@@ -123,6 +123,7 @@ def test_what_is_left_out_is_listed(vit, mixed, colors, here):
     assert all(row["reason"] and row["split"] == "train" for row in rows(here / "out" / "left_out.csv"))
 
 
+@pytest.mark.slow
 def test_images_of_a_run_in_memory_are_known_in_their_shards(vit, digits_run, here):
     assert vit("data", "pack", "digits", "shards").code == 0
     answer = vit("evaluate", digits_run.path, "shards", "--output", "found")

@@ -62,6 +62,7 @@ def start_line(done):
     return line
 
 
+@pytest.mark.slow
 def test_photographs_start_from_published_weights_which_are_fetched_once(train, hub, photographs, tmp_path):
     done = train(photographs, *QUICK, "--out", "runs", HF_ENDPOINT=hub.address)
     assert f"weights of {PUBLISHED}, because DATA are photographs" in start_line(done)
@@ -169,6 +170,7 @@ def test_a_choice_is_kept_and_the_hub_is_not_asked(train, hub, photographs, tmp_
     assert hub.requests == [] and FINE_TUNED not in done.stdout and "\n  start " not in done.stdout
 
 
+@pytest.mark.slow
 def test_what_was_decided_stands(train, hub, photographs, tmp_path):
     """A run that began without the weights goes on without them, whatever is available by then."""
     script = (

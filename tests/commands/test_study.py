@@ -159,6 +159,7 @@ def test_another_study_never_takes_the_place_of_a_report(vit, whole, given, tmp_
 
 
 @on_digits
+@pytest.mark.slow
 def test_shards_together_are_the_study(vit, whole, given, tmp_path):
     small, _ = given.sizes
     for part in ("1/2", "2/2"):
@@ -203,6 +204,7 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
 
 
 @on_files
+@pytest.mark.slow
 def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
     tuned = ("--tune", "optim.lr=x0.000001,x0.000002,x1", "--sizes", given.sizes[1], "--budget", "steps:20")
     answer = vit(*given.line, *tuned, "--out", tmp_path)
@@ -261,6 +263,7 @@ def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
 
 @on_files
 @pytest.mark.faults("R9")
+@pytest.mark.slow
 def test_cells_of_replaced_images_are_run_again(vit, given, tmp_path):
     """Another image under an old name: nothing that was learned from the old one is taken for the new."""
     words = (*given.line, "--sizes", given.sizes[0], "--seeds", "1", "--out", tmp_path)

@@ -83,6 +83,7 @@ def description(folder):
 
 
 @pytest.mark.faults("R16")
+@pytest.mark.slow
 def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_path):
     with WeightsHub(files) as hub:
         done = study(*QUICK, program=BEGIN, HF_ENDPOINT=hub.address)
@@ -138,6 +139,7 @@ def test_without_both_weights_nothing_starts(study, files, tmp_path, there):
     assert not (tmp_path / "studies").exists()
 
 
+@pytest.mark.slow
 def test_on_demand_small_networks_of_one_size_start_from_random_weights(study, tmp_path):
     done = study("--init", "random", program=BEGIN, HF_HUB_OFFLINE="1")
     assert fact(done, "compare") == "vit_mini_patch4_28; resnet10_small"
@@ -164,6 +166,7 @@ def test_files_are_the_start_in_any_order(study, files):
     assert "2 files of --init_from for 1 networks" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_pretrained_network_against_a_random_one_is_a_warning(study, files):
     """A reader took the start of one network for its quality."""
     words = f"vit_tiny_patch16_224 --init_from={files[VIT]},resnet18"
@@ -197,6 +200,7 @@ def test_sizes_grow_in_equal_ratios(pool, classes, expected):
     assert parse_sizes(sizes_for(pool, classes), pool) == [*expected[:-1], pool]
 
 
+@pytest.mark.slow
 def test_named_data_have_their_recipes(vit):
     answer = vit("study", "digits", "--dry_run", "--wandb", "off")
     assert answer.code == 0 and "compare  digits; digits_cnn" in answer.out

@@ -56,6 +56,7 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monke
     assert kept < {cell["folder"] for cell in more["cells"]}  # nothing is trained again
 
 
+@pytest.mark.slow
 def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monkeypatch):
     monkeypatch.setattr(study_estimate, "PLANNED", 1000.0)  # of the time: far too much is planned
     began = time.monotonic()
@@ -68,6 +69,7 @@ def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monke
     assert "missing" not in answer.out
 
 
+@pytest.mark.slow
 def test_a_killed_study_trains_two_seeds_at_one_size_on_a_slow_machine_too(study, monkeypatch):
     """It went on with the smallest size, and with nothing at all where no training was expected to end in time."""
     with monkeypatch.context() as killed:

@@ -57,6 +57,7 @@ def test_two_trainings_are_equal_and_the_teacher_matters(weights, teacher, tmp_p
     assert names and not any("resnet" in name or "teacher" in name or "distill" in name for name in names)
 
 
+@pytest.mark.slow
 def test_remembered_logits_give_the_same_training(weights, monkeypatch):
     remembered = weights("a", "--augment", "none", "--optim.ema_decay", 0.5)
     assert "computed once" in weights.out and "more FLOPs" not in weights.out
@@ -72,6 +73,7 @@ def test_the_plan_says_what_a_teacher_costs_that_remembers_nothing(vit, colors, 
     assert answer.code == 0 and "more FLOPs a step" in answer.out and "computed once" not in answer.out, answer
 
 
+@pytest.mark.slow
 def test_micro_batches_change_nothing_but_rounding(weights):
     whole, parts = weights("a", "--augment", "strong"), weights("b", "--augment", "strong", "--optim.accumulate", 2)
     for name, value in whole.items():
@@ -238,6 +240,7 @@ def test_a_teacher_that_has_seen_the_test_images_is_warned_of(vit, colors, tmp_p
         assert ("has trained on" in answer.out + answer.err) is warned
 
 
+@pytest.mark.slow
 def test_classes_in_another_order_teach_the_same(weights, tmp_path):
     """A teacher whose classes are listed in another order, with its last layer in that order, is the same teacher."""
     from vit.checkpoints.io import write_checkpoint

@@ -33,6 +33,7 @@ def near(one, other):
     )
 
 
+@pytest.mark.slow
 def test_trackers_have_the_rows_of_metrics_csv(vit, colors, mlflow_out):
     answer = vit(
         "train", colors, *SMALL, "--epochs", 2, "--tracker", "tensorboard,mlflow", "--out", mlflow_out, drawn=True

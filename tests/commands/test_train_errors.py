@@ -153,7 +153,7 @@ def test_muon_without_blocks_is_refused_before_a_run_folder(vit, colors, tmp_pat
 
 
 @pytest.mark.faults("N4", "N8", simulated="the network raises what PyTorch raises")
-@pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
+@pytest.mark.parametrize("kind", ["CPU", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("GPU", "Python"))])
 def test_out_of_memory_says_what_to_try(vit, colors, tmp_path, monkeypatch, kind):
     forward = VisionTransformer.forward
 

@@ -39,6 +39,7 @@ def weights(run):
     return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
+@pytest.mark.slow
 def test_trials_leave_nothing_and_the_run_resumes(vit, colors, tmp_path, ten_steps, monkeypatch):
     answer = vit("train", colors, *OPTIONS, "--time", "10h", "--out", tmp_path / "timed")
     assert answer.code == 0 and "10h allow 10 steps" in answer.err, answer.err
@@ -91,7 +92,7 @@ def test_a_signal_during_trial_steps_leaves_no_run(vit, colors, tmp_path, monkey
         (("--time", "1h", "--optim.steps", 3), ["--time 1h with --optim.steps"]),
         (("--time", "1h", "--devices", 2, "--trainer.accelerator", "cpu"), ["--time on 2 processes", "--devices 1"]),
         (("--time", "1h", "--freeze", "backbone", "--init_from", "RUN"), ["--time with --freeze backbone"]),
-        (("--time", "0.01s"), ["--time 0.01s is too short", "or more"]),
+        pytest.param(("--time", "0.01s"), ["--time 0.01s is too short", "or more"], marks=pytest.mark.slow),
         (
             ("--batch_size", "auto", "--devices", 2, "--trainer.accelerator", "cpu"),
             ["--batch_size auto on 2 processes"],

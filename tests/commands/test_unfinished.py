@@ -70,6 +70,7 @@ def test_an_unfinished_run_is_used_only_where_it_is_asked_for(vit, ended, colors
 
 
 @pytest.mark.faults("R20")
+@pytest.mark.slow
 def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors, here):
     shutil.copy(ended / "checkpoints" / "best.ckpt", "moved.ckpt")
     assert vit("export", "moved.ckpt", "--output", "m.onnx", "--unfinished").code == 0
@@ -88,6 +89,7 @@ def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors,
 
 
 @pytest.mark.faults("R20")
+@pytest.mark.slow
 def test_it_is_said_wherever_the_weights_go(vit, ended, finished, colors, here):
     """As the second of two models, as a converted checkpoint, and as vectors."""
     answer = vit("evaluate", finished, ended, colors, "--include_seen", "--unfinished", "--output", "ev")

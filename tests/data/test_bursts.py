@@ -74,7 +74,7 @@ def several(samples: Samples) -> list[set[str]]:
 
 
 @pytest.mark.faults("D64")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_burst_is_on_one_side_of_every_cut(clips: Path, seed: int) -> None:
     found = open_source(str(clips))
     source = divided(found, DataConfig(split_seed=seed))
@@ -158,6 +158,7 @@ def test_copies_inside_one_group_join_no_groups(draw_classes, tmp_path: Path) ->
 
 
 @pytest.mark.faults("D64", simulated="a damaged file in the cache, and a file that is written again")
+@pytest.mark.slow
 def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "cache"))
     monkeypatch.setattr(bursts, "_CACHED_FROM", 1)
@@ -198,7 +199,9 @@ def test_one_pass_finds_bursts_and_content_hashes(clips: Path, tmp_path: Path, m
     assert read_contents(source).unreadable == {"train": {}} and len(read) == len(source.splits["train"])
 
 
-@pytest.fixture(params=["shards", "table", "far shards", "far list"])
+@pytest.fixture(
+    params=[*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("shards", "table")), "far shards", "far list"]
+)
 def packed_clips(request, clips: Path, tmp_path: Path, monkeypatch) -> Iterator[str]:
     """DATA of the same images, which are not files of a folder."""
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))

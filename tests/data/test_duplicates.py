@@ -124,6 +124,7 @@ def test_the_most_similar_earlier_image_is_named(picture):
     assert named == {(1, "within"): 0, (2, "within"): 1, (3, "across"): 2}
 
 
+@pytest.mark.slow
 def test_pictures_that_are_all_alike_need_to_be_closer(picture):
     """Hundreds of variations of one theme in few dimensions are not near-duplicates of each other."""
     generator = np.random.default_rng(3)

@@ -233,7 +233,7 @@ def test_groups_of_images_with_several_labels_are_cut(unlabeled):
 
 
 @pytest.mark.faults("D63")
-@pytest.mark.parametrize("num_groups", [8, 30, 200])
+@pytest.mark.parametrize("num_groups", [8, 30, pytest.param(200, marks=pytest.mark.slow)])
 def test_another_seed_cuts_groups_of_unequal_size_in_another_way(num_groups):
     """The largest groups are not always in training, and each cut is about as even as the best."""
     sizes = np.random.default_rng(1).integers(1, 60, num_groups)

@@ -70,7 +70,7 @@ def test_a_read_that_fails_for_a_moment_changes_no_batch(code: int, source: Sour
     ("code", "fix", "workers"),
     [
         (errno.EIO, "network file system", 0), (errno.EMFILE, "ulimit -n", 0), (errno.ENOMEM, "free memory", 0),
-        (errno.EIO, "network file system", 1),
+        pytest.param(errno.EIO, "network file system", 1, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_machine_that_cannot_read_ends_with_its_own_error(

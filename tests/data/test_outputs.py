@@ -34,6 +34,7 @@ def train(here: Path) -> Callable[[str, str], Path]:
     return begin
 
 
+@pytest.mark.slow
 def test_a_name_is_the_data_set_where_only_runs_of_it_lie(train: Callable[[str, str], Path], here: Path) -> None:
     for network in ("vit_nano_patch2_8", "resnet10_small"):
         train("digits", network)
@@ -78,6 +79,7 @@ def test_runs_beside_classes_are_no_class(
 
 
 @pytest.mark.usefixtures("empty_figures")
+@pytest.mark.slow
 def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
     here: Path, draw_classes: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

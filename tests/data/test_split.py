@@ -72,7 +72,7 @@ def test_the_test_images_of_a_long_tail_have_the_proportions_of_all_images(seed:
         assert (2 * np.bincount(alike[parts[2]]) >= count).all()
 
 
-@pytest.mark.parametrize("kind", ["cut", "balanced", "natural", "fold"])
+@pytest.mark.parametrize("kind", ["cut", "balanced", pytest.param("natural", marks=pytest.mark.slow), "fold"])
 def test_many_classes_cost_one_sort(kind: str) -> None:
     """A pass over all images for each of 20,000 classes would take a minute here."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(20_000), 10))

@@ -11,6 +11,7 @@ from vit.explain.gradcam import gradcam, last_features
 
 pytest.importorskip("pytorch_grad_cam")
 IMAGE = 128
+SLOW = ("botnet26t_256", "lambda_resnet26t", "test_maxvit")
 CLASS = torch.tensor([0])
 LAYOUTS = {
     "swin_tiny_patch4_window7_224": ("channels last", 16),
@@ -30,7 +31,7 @@ def quarters(values):
     return torch.nn.functional.adaptive_avg_pool2d(values[None], 2)[0]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL])
 def test_the_features_under_the_map_follow_an_edited_corner(name):
     network, (image,) = small_network(name, IMAGE), 0.1 * random_images(IMAGE, 1)
     edited = image.clone()

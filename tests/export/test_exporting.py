@@ -129,6 +129,7 @@ def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
             session.run(None, {"images": wrong})
 
 
+@pytest.mark.slow
 def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written, tmp_path):
     folder = os.fsencode(Path(exporting.__file__).parent)
     for name in ("pt2", "openvino"):
@@ -143,17 +144,16 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     ("kind", "name"),
     [
         ("vit_later", "safetensors"),
-        ("vit_eva", "pt2"),
         ("vit_mean", "timm"),
         ("vit_rotary", "timm"),
         ("vit_eva", "timm"),
         ("vit", "hf"),
         ("vit_post", "safetensors"),
         ("timm", "timm"),
-        ("cnn", "pt2"),
         *(pytest.param("vit_later", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
-        *(pytest.param("vit_eva", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
+        *(pytest.param("vit_eva", name, marks=pytest.mark.slow) for name in ("openvino", "onnx", "pt2")),
         *(pytest.param(kind, "openvino", marks=pytest.mark.slow) for kind in ("vit_mean", "cnn")),
+        pytest.param("cnn", "pt2", marks=pytest.mark.slow),
     ],
 )
 def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):

@@ -82,7 +82,8 @@ def exported(made, tmp_path_factory):
 
 
 @pytest.mark.faults("X13")
-@pytest.mark.parametrize("name", ["onnx", pytest.param("openvino", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["onnx", "openvino"])
+@pytest.mark.slow
 def test_int8_is_close_small_and_measured(made, exported, name):
     network, batch, labels = made
     path, answers = exported(name)

@@ -45,6 +45,7 @@ def test_few_passes_have_no_99th_percentile(monkeypatch):
     assert row.passes == 1 and row.p99 is None and row.p50 > 0
 
 
+@pytest.mark.slow
 def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, labels_run, short, tmp_path, monkeypatch):
     monkeypatch.setattr(OnnxFile, "packages", ("no_such_package",))
     answer = vit("evaluate", labels_run.path, "--latency", "--output", tmp_path / "found")

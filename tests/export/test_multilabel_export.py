@@ -53,7 +53,9 @@ def written(made, tmp_path_factory):
     return write
 
 
-@pytest.mark.parametrize("name", ["onnx", "safetensors", "timm", "hf", *TRACED_TOO])
+@pytest.mark.parametrize(
+    "name", [pytest.param("onnx", marks=pytest.mark.slow), "safetensors", "timm", "hf", *TRACED_TOO]
+)
 def test_every_format_gives_the_sigmoid_of_each_label(made, written, name):
     found = export_format(name).read(made, written(name))(IMAGES).detach()
     torch.testing.assert_close(found, expected(made), atol=2e-6, rtol=0)

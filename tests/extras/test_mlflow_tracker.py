@@ -178,6 +178,7 @@ def test_a_server_that_never_answers_is_one_warning(mlflow_out, tmp_path, monkey
 
 
 @pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
+@pytest.mark.slow
 def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_out, tmp_path, digits_run):
     import pandas as pd
     from mlflow import pyfunc

@@ -43,7 +43,8 @@ def measured(record_property):
 
 
 @pytest.mark.parametrize("network", BOTH)
-@pytest.mark.parametrize("precision", [pytest.param("16-mixed", marks=pytest.mark.slow), "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
+@pytest.mark.slow
 def test_half_precision_with_clipping_learns_as_float32(train, images, device, measured, network, precision):
     if device == "cpu" and precision == "16-mixed":
         precision = "bf16-mixed"  # Lightning has no float16 on CPUs
@@ -184,8 +185,9 @@ def test_a_training_that_does_not_fit_starts_again_in_smaller_parts(train, image
     assert "out of memory: starting again in" in run.out
 
 
-@pytest.mark.parametrize("again", ["false", pytest.param("true", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("precision", [pytest.param("32-true", marks=pytest.mark.slow), "bf16-mixed"])
+@pytest.mark.parametrize("again", ["false", "true"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.slow
 def test_weights_spread_by_fsdp_have_the_losses_of_whole_ones(
     train, images, device, measured, monkeypatch, precision, again
 ):

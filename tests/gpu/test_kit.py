@@ -62,7 +62,8 @@ def test_a_profile_counts_operations_and_host_time(monkeypatch, tmp_path):
     assert "operations of PyTorch a step" in first and " 0 operations" not in first and last.startswith("| ")
 
 
-@pytest.mark.parametrize("name", ["predict", pytest.param("train_jpegs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["predict", "train_jpegs"])
+@pytest.mark.slow
 def test_the_sides_of_folders_run(monkeypatch, tmp_path, capsys, name):
     import kit
 

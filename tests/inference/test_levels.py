@@ -30,7 +30,9 @@ def drawn(generator, true):
     return (true.cumsum(axis=1) < generator.random((len(true), 1))).sum(axis=1).clip(max=11)
 
 
-@pytest.mark.parametrize(("target", "count"), [(0.8, 400), (0.9, 400), (0.95, 1000)])
+@pytest.mark.parametrize(
+    ("target", "count"), [*(pytest.param(target, 400, marks=pytest.mark.slow) for target in (0.8, 0.9)), (0.95, 1000)]
+)
 def test_answers_of_each_level_reach_the_target_in_at_least_95_percent_of_fits(target, count):
     generator = np.random.default_rng(0)
     said, true = world(generator, 20_000)

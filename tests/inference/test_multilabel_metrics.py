@@ -73,7 +73,7 @@ def test_a_perfect_label_is_not_certain():
     assert found.per_label[0].ap.value == 1.0 and found.per_label[0].ap.low == pytest.approx(0.5655, abs=1e-3)
 
 
-@pytest.mark.parametrize("count", [20, 100])
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_interval_of_micro_f1_contains_the_truth_where_few_images_are_wrong(count):
     """The percentiles of a bootstrap were 100 % to 100 % without an error, and missed the truth in a third of them."""
     draws, random, missed = 60, np.random.default_rng(2), 0

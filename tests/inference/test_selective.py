@@ -126,7 +126,11 @@ def misses_of(generator, target, fits, with_groups, *world):
 
 
 @pytest.mark.parametrize(
-    ("target", "world"), [(0.65, (200, 5, 0.9)), (0.8, (40, 30, 0.5)), (0.65, (200, 5, 0.9, True))]
+    ("target", "world"),
+    [
+        (0.8, (40, 30, 0.5)),
+        *(pytest.param(0.65, world, marks=pytest.mark.slow) for world in ((200, 5, 0.9), (200, 5, 0.9, True))),
+    ],
 )
 def test_images_of_new_groups_reach_the_target_though_images_of_a_group_are_alike(target, world):
     fits = 300

@@ -41,7 +41,9 @@ def from_timm(name: str) -> tuple[nn.Module, nn.Module]:
     return theirs, ours
 
 
-@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_small_patch16_224"])
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_patch16_224", pytest.param("vit_small_patch16_224", marks=pytest.mark.slow)]
+)
 def test_logits_are_those_of_timm(name: str) -> None:
     theirs, ours = from_timm(name)
     batch = images(2, 224)

@@ -35,6 +35,7 @@ contents._SETTLED_SECONDS = 0
 @linux_only
 @pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 @pytest.mark.faults("X9", "R6")
+@pytest.mark.slow
 def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colors, tmp_path):
     """Each machine has its own folder `runs`: what the others need of the first one's is sent to them."""
     command = ("train", colors, *SHORT, "--resume", "auto", "--out", "runs")
@@ -53,6 +54,7 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
 
 @linux_only
 @pytest.mark.faults("X30")
+@pytest.mark.slow
 def test_the_first_process_reads_all_images_and_is_waited_for(draw_classes, tmp_path, monkeypatch):
     """Reading takes twice the patience. The second training reads nothing."""
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))

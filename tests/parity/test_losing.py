@@ -167,9 +167,8 @@ if __name__ == "__main__":
 
 @linux_only
 @pytest.mark.faults("R12")
-@pytest.mark.parametrize(
-    "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
-)
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.slow
 def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, method):
     """However it was started: a fork server stands between the two, and is the worker's parent for the system."""
     program = tmp_path / "reading.py"

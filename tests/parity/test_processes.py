@@ -53,7 +53,8 @@ def hundred_and_three(tmp_path_factory):
 
 
 @pytest.mark.faults("X1")
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.slow
 def test_evaluation_counts_every_image_once(vit, digits_run, hundred_and_three, tmp_path, processes):
     images = hundred_and_three
     assert vit("evaluate", digits_run.path, images, "--output", tmp_path / "one").code == 0

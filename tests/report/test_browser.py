@@ -52,23 +52,27 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "scheme"),
-    [
-        *((name, 390, "dark") for name in PAGES),
-        ("run", 1280, "light"),
-        *(pytest.param(name, 1280, "light", marks=pytest.mark.slow) for name in PAGES[1:]),
-    ],
-)
-def test_a_page_is_for_everyone(browser, pages, name, width, scheme):  # noqa: F811
+def look(browser, file, width, scheme):  # noqa: F811
+    """Open a page as a telephone or a desk shows it: it fits, asks for nothing, and axe-core finds no fault."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page, errors = context.new_page(), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("request", lambda request: errors.append(request.url) if request.url.startswith("http") else None)
-    page.goto(pages[name].as_uri())
+    page.goto(file.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     found = Axe().run(page).response["violations"]
     context.close()
     assert not errors
     assert not found, [(one["id"], one["help"], [node["html"][:150] for node in one["nodes"][:3]]) for one in found]
+
+
+def test_the_page_of_a_run_is_for_everyone(browser, digits_run):  # noqa: F811
+    look(browser, digits_run.path / "report.html", 390, "dark")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_for_everyone(browser, pages, name, width, scheme):  # noqa: F811
+    look(browser, pages[name], width, scheme)

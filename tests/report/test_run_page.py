@@ -212,6 +212,7 @@ def test_hostile_names_stay_text(make, text):
         assert page.text.count(text) >= 20
 
 
+@pytest.mark.slow
 def test_a_browser_shows_hostile_names_and_runs_nothing(make, browser):  # noqa: F811
     script, image = HOSTILE[:2]
     run, source = make((script, image, "owl"), [f"{script}{i}" for i in range(3)] + [f"{image}{i}" for i in range(3)])
@@ -274,6 +275,7 @@ def test_a_number_opens_its_images_without_a_script(make, browser):  # noqa: F81
     context.close()
 
 
+@pytest.mark.slow
 def test_missed_images_of_a_class_are_opened_together(make, browser):  # noqa: F811
     labels = [label for label in range(12) for _ in range(3)]
     guesses = [(label + turn) % 12 for label in range(12) for turn in (1, 1, 2)]
@@ -373,6 +375,7 @@ def test_a_run_that_has_not_finished(make):
         write_run_report(run, source)
 
 
+@pytest.mark.slow
 def test_asked_twice_it_is_the_same(make):
     run, source = make()
     write_run_report(run, source)

@@ -89,6 +89,7 @@ def cut_short(colors, tmp_path, monkeypatch):
 
 
 @pytest.mark.faults("R19")
+@pytest.mark.slow
 def test_a_cell_goes_on_where_images_lie_elsewhere_and_nothing_learned_differs(cut_short, colors, tmp_path):
     """Another login at W&B was enough to delete its checkpoints, and it began again without a word."""
     recipe, run, resumed, train = cut_short

@@ -23,6 +23,7 @@ RunResult.write = write
 
 @linux_only
 @pytest.mark.faults("R9", "R12")
+@pytest.mark.slow
 def test_cells_that_are_killed_after_their_results_are_cleared_up(vit, tmp_path):
     """Each process dies between its result.json and the end of its training; the next start has nothing to train."""
     process = start(tmp_path, *STUDY, "--out", tmp_path, script=KILLED_WITH_RESULT)

@@ -45,6 +45,7 @@ def test_all_right_is_not_certain():
     assert 0.85 < found.accuracy.low < 0.95
 
 
+@pytest.mark.slow
 def test_the_interval_covers_where_the_naive_one_does_not():
     """Ridge classifiers on 100 images of 20 numbers each; the truth is the mean accuracy of such a training."""
     generator, shift, covered = np.random.default_rng(0), np.zeros(20), {"ours": 0, "naive": 0}

@@ -76,6 +76,7 @@ def test_a_study_that_is_stopped_while_it_hands_over_a_cell_shows_no_traceback(t
     assert (done.stdout, done.stderr) == ("stopped\n", "")
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
     """Each process of a study imports the script, which would start the study again."""
     (tmp_path / "script.py").write_text("""

@@ -114,6 +114,7 @@ def test_a_model_of_timm_without_weights(name):
         from_timm(name)
 
 
+@pytest.mark.slow
 def test_the_card_comes_with_the_weights_and_stays_in_the_cache(hub, tmp_path):
     assert asked("hf:o/open", tmp_path, HF_ENDPOINT=hub) == "license made-up-nc"
     assert asked("hf:o/open", tmp_path, HF_HUB_OFFLINE="1") == "license made-up-nc"

@@ -95,6 +95,7 @@ def trained(vit, digits_run, colors, tmp_path_factory):
 
 
 @pytest.mark.faults("T7")
+@pytest.mark.slow
 def test_a_training_keeps_the_license_of_its_first_weights(vit, trained, tmp_path):
     run, answer = trained
     assert "license: cc-by-nc-4.0: its name excludes commercial use" in answer.err

@@ -67,6 +67,7 @@ def saved(path, content):
 
 
 @pytest.mark.faults("P9")
+@pytest.mark.slow
 def test_the_image_size_that_a_training_states(cnn, tmp_path):
     """A CNN fits any size, so that a wrong one is a silently worse result."""
     state, settings = cnn.state_dict(), {**SETTINGS, "model": CNN}

@@ -123,15 +123,15 @@ def outcomes(name, folder):
         ("vit_small_plus_patch16_dinov3", ("plain", "refused", "plain")),  # a gated MLP
         ("eva02_tiny_patch14_224", ("plain", "refused", "plain")),
         _slow("eva02_base_patch14_224", ("plain", "refused", "plain")),  # a norm inside the MLP
-        ("vit_medium_patch16_rope_reg1_gap_256", ("plain", "refused", "plain")),
+        _slow("vit_medium_patch16_rope_reg1_gap_256", ("plain", "refused", "plain")),
         _slow("eva02_base_patch16_clip_224", ("timm", "refused", "timm")),  # a norm inside attention
         ("vit_pe_core_tiny_patch16_384", ("timm", "refused", "timm")),  # pooling of all tokens by 8 heads
         ("vit_pe_spatial_tiny_patch16_512", ("timm", "refused", "timm")),  # no last norm
         _slow("beit3_base_patch16_224", ("timm", "refused", "timm")),  # norms inside attention and MLP
-        ("vit_base_patch32_clip_quickgelu_224", ("plain", "refused", "plain")),
+        _slow("vit_base_patch32_clip_quickgelu_224", ("plain", "refused", "plain")),
         _slow("vit_base_patch32_clip_224", ("plain", "refused", "plain")),
-        ("vit_base_patch32_siglip_256", ("plain", "refused", "plain")),  # GELU's tanh, where others have GELU
-        ("vit_base_patch16_gap_224", ("plain", "refused", "plain")),  # heads of 48 channels
+        _slow("vit_base_patch32_siglip_256", ("plain", "refused", "plain")),  # GELU's tanh, where others have GELU
+        _slow("vit_base_patch16_gap_224", ("plain", "refused", "plain")),  # heads of 48 channels
         ("deit3_small_patch16_224", ("plain", "plain", "plain")),
         ("resnet10t", ("timm", "refused", "timm")),
     ],
@@ -189,7 +189,7 @@ def test_every_vit_of_timm(family, tmp_path, monkeypatch):
     [
         _slow("eva02_base_patch16_clip_224", 112),
         ("beit_base_patch16_224", 112),
-        ("vit_pe_core_base_patch16_224", 112),
+        _slow("vit_pe_core_base_patch16_224", 112),
         _slow("vit_intern300m_patch14_448", 112),
     ],
 )
@@ -212,6 +212,7 @@ def test_another_image_size_is_what_timm_makes_of_it(name, side, tmp_path, monke
         assert (network(images) - expected).abs().max() < 1e-4 * expected.abs().max().clamp(min=1)
 
 
+@pytest.mark.slow
 def test_a_network_that_timm_cannot_resize_keeps_its_size(tmp_path):
     theirs = timm.create_model("hiera_tiny_224", num_classes=2)
     save_file(

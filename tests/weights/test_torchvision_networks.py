@@ -77,7 +77,11 @@ def test_own_checkpoints_give_the_outputs_of_torchvision(tmp_path, name, named):
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"), [("mobilenet_v3_small", "mobilenetv3_small_100"), ("regnet_y_400mf", "regnety_004")]
+    ("name", "advice"),
+    [
+        ("mobilenet_v3_small", "mobilenetv3_small_100"),
+        pytest.param("regnet_y_400mf", "regnety_004", marks=pytest.mark.slow),
+    ],
 )
 def test_a_file_that_names_no_network_gets_its_name_as_advice(tmp_path, name, advice):
     torch.save(drawn(name, 3).state_dict(), tmp_path / "mine.pth")

@@ -63,7 +63,7 @@ def computes(model, source, side=64, **options):
 
 
 @pytest.mark.faults("P6")
-@pytest.mark.parametrize("name", [VIT, CNN])
+@pytest.mark.parametrize("name", [VIT, pytest.param(CNN, marks=pytest.mark.slow)])
 def test_timms_train_py(name, tmp_path):
     """timm takes the average for itself, and the settings of its train.py."""
     small = {"num_classes": 5} | ({"depth": 1} if name == VIT else {})
@@ -139,7 +139,7 @@ def test_a_network_that_must_be_named_is_suggested(cnn, tmp_path):
         open_pretrained(str(tmp_path / "mine.pth"), network="resnet34")
 
 
-@pytest.mark.parametrize("ending", ["pth.tar", "ckpt"])
+@pytest.mark.parametrize("ending", [pytest.param("pth.tar", marks=pytest.mark.slow), "ckpt"])
 def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
     """Lightning's and the PyTorch examples' checkpoints, with settings and numbers of usual types beside them."""
     wrapped = {f"model.{name}": value for name, value in cnn.state_dict().items()}
@@ -158,6 +158,7 @@ def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
 
 
 @pytest.mark.faults("P6")
+@pytest.mark.slow
 def test_several_networks_in_one_file(small_vit, tmp_path):
     state, other = small_vit.state_dict(), drawn(timm.create_model(VIT, depth=1, num_classes=5), seed=2)
     average = {f"ema_model.{name}": value for name, value in other.state_dict().items()}
@@ -192,7 +193,10 @@ def test_vits_checkpoint_is_known_whatever_its_name(tmp_path):
 
 
 @pytest.mark.faults("P5")
-@pytest.mark.parametrize(("width", "depth", "is_refused"), [(384, 12, True), (768, 8, True), (768, 2, False)])
+@pytest.mark.parametrize(
+    ("width", "depth", "is_refused"),
+    [(384, 12, True), pytest.param(768, 8, True, marks=pytest.mark.slow), (768, 2, False)],
+)
 def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_path):
     """MoCo v3's ViT-S has 12 heads where DeiT-S has 6; both have the same names and shapes."""
     with torch.device("meta"):
@@ -216,8 +220,10 @@ def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_p
     ("file", "expected"),
     [
         ("resnet50-11ad3fa6.pth", ("bilinear", 224 / 232, "bsd-3-clause")),  # torchvision's
-        ("resnet50-0676ba61.pth", ("bilinear", 0.875, "bsd-3-clause")),
-        ("resnet50_a1_0-14fe96d1.pth", ("bicubic", 224 / 235, "apache-2.0")),  # timm's
+        pytest.param("resnet50-0676ba61.pth", ("bilinear", 0.875, "bsd-3-clause"), marks=pytest.mark.slow),
+        pytest.param(
+            "resnet50_a1_0-14fe96d1.pth", ("bicubic", 224 / 235, "apache-2.0"), marks=pytest.mark.slow
+        ),  # timm's
     ],
 )
 def test_a_file_that_a_library_publishes_has_the_preprocessing_of_that_library(file, expected, tmp_path):
@@ -229,6 +235,7 @@ def test_a_file_that_a_library_publishes_has_the_preprocessing_of_that_library(f
     assert found.guesses() == "" and found.class_names == imagenet_classes(1000)
 
 
+@pytest.mark.slow
 def test_folders_of_timms_hub(tmp_path):
     names = [f"bird {number}" for number in range(1000)]
     for name, options in ((VIT, {}), (CNN, {}), (VIT, {"global_pool": "avg"})):

@@ -36,6 +36,7 @@ def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1000
 
 
+@pytest.mark.slow
 def test_a_file_costs_as_little_in_a_full_cache(tmp_path, monkeypatch):
     """The folder is counted for a part of its size, and not for a number of files: the cost does not grow with it."""
     cache, counts = PartCache(tmp_path, 3 * 10**5), []

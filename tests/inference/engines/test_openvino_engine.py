@@ -67,7 +67,7 @@ def test_a_file_answers_as_its_checkpoint_for_any_batch(made, graph):
         )
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", [pytest.param("32-true", marks=pytest.mark.slow), "bf16-mixed"])
 def test_a_checkpoint_is_computed_by_openvino_where_it_is_asked_for(checkpoint, model, monkeypatch, precision):
     if precision == "bf16-mixed":  # tracing takes seconds
         monkeypatch.setattr(predictor, "convert", lambda trained, what: model)
@@ -214,6 +214,7 @@ print(sent, "CI" in os.environ, "openvino" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_and_nothing_written_to_the_home(checkpoint, tmp_path):
     """The import of openvino alone would make ~/intel and send an event."""
     home = tmp_path / "home"

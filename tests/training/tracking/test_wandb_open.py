@@ -119,6 +119,7 @@ def text_of(folder):
 
 
 @pytest.mark.faults("W11")
+@pytest.mark.slow
 def test_the_kept_id_is_that_of_a_sweep(folder, notices, monkeypatch):
     monkeypatch.setenv("WANDB_RUN_ID", "sweeprun1")
     monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
@@ -354,6 +355,7 @@ def test_an_offline_part_repeats_no_row(folder, notices):
 
 
 @pytest.mark.faults("W2", "W3")
+@pytest.mark.slow
 def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
     monkeypatch.setitem(SETTINGS, "finish_timeout", 2.0)
     vanish(begin("auto", folder, notices), server, seconds=15)
@@ -383,6 +385,7 @@ def vanish(tracker, server, seconds):
 
 
 @pytest.mark.faults("W3")
+@pytest.mark.slow
 def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time

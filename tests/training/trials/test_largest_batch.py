@@ -49,6 +49,7 @@ def test_micro_batches_and_pairs_divide_it(searched):
     assert searched(9, "--optim.accumulate", "3", "--augment", "strong") == 24
 
 
+@pytest.mark.slow
 def test_an_image_that_does_not_fit_is_an_error(searched):
     with pytest.raises(ResourceError, match=r"out of memory with 1 images of 8 pixels.*smaller --image_size"):
         searched(0)
