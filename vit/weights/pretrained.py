@@ -220,7 +220,7 @@ class PretrainedWeights:
             return "choose the --network and --image_size it was made for"
         if shapes == {name: value.shape for name, value in network.state_dict().items()}:
             return "choose other weights, because the network is already the one of these"
-        return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
+        return f"leave out --network, --model.network.* and --image_size, for {own.name} of {own.image_size} pixels"
 
 
 def _deciding(options: Sequence[str]) -> str:
