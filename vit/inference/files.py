@@ -117,7 +117,9 @@ def list_files(
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
     counts = tuple(map(len, listed)) if keep_repeats else ()
-    return ListedImages(paths if keep_repeats else list(dict.fromkeys(paths)), None, skipped_folders, counts, (*notes,))
+    if not keep_repeats and len(inputs) > 1:  # holiday and ./holiday are one; `..` stays, because links may precede it
+        paths = list({Path(path).absolute(): path for path in paths}.values())
+    return ListedImages(paths, None, skipped_folders, counts, (*notes,))
 
 
 def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
@@ -165,15 +167,13 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
     """(path, whether it is a folder that is not read) of each file and such folder, in order."""
     try:
         status = os.stat(folder)
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        visible = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
     except OSError as error:
         raise DataError(f"cannot read {folder}: {error.strerror}", "check its permissions") from error
     if (status.st_dev, status.st_ino) in seen:
         return  # a link back to a folder that was already read
     seen.add((status.st_dev, status.st_ino))
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
+    for entry in sorted(visible, key=lambda entry: entry.name):
         if not is_folder(entry):
             yield entry.path, False
         elif recursive:
