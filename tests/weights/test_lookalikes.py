@@ -108,7 +108,9 @@ def test_published_files_of_torchvision_have_the_image_size_of_torchvision(tmp_p
 
 
 @pytest.mark.faults("P9")
-@pytest.mark.parametrize("stated", [{"gp": "max"}, {"bn_eps": 0.1}, {"model_kwargs": {"act_layer": "silu"}}])
+@pytest.mark.parametrize(
+    "stated", [{"gp": "max"}, {"bn_eps": 0.1}, {"in_chans": 1}, {"model_kwargs": {"act_layer": "silu"}}]
+)
 def test_a_training_that_changed_the_network_is_refused(stated, cnn, tmp_path):
     """The tensors have the same names and shapes."""
     for values in (stated, {"gp": "avg", "bn_eps": None, "model_kwargs": {"drop_path_rate": 0.1}}):

@@ -119,7 +119,7 @@ def arguments_of(settings: Config) -> dict[str, Any]:
     size = next((size for size in sizes if size and isinstance(size, int | list | tuple)), None)
     arguments: dict[str, Any] = {"img_size": size if isinstance(size, int | None) else size[-2:]}
     if settings.keys() >= TIMM_SETTINGS:
-        arguments |= {"global_pool": settings.get("gp"), "bn_eps": settings.get("bn_eps")}
+        arguments |= {"global_pool": settings.get("gp")} | {key: settings.get(key) for key in ("bn_eps", "in_chans")}
         arguments |= settings.get("model_kwargs") or {}
     return {key: value for key, value in arguments.items() if value not in (None, "")}
 
