@@ -49,7 +49,7 @@ def test_a_precision_is_reached_with_the_highest_recall_or_said_to_be_out_of_rea
     assert precision_score(present, p >= found.values[2]) >= 0.9
     assert recall_score(present, p >= found.values[2]) == max(recall_score(present, p >= other) for other in reached)
     assert found.unreachable == (0,) and not above(np.ones((1, 3), dtype=np.float32), found.values)[0, 0]
-    assert "reaches this precision for a" in " ".join(found.describe(("a", "b", "c")))
+    assert "reaches this precision, so no image gets a" in " ".join(found.describe(("a", "b", "c")))
 
 
 def test_a_label_without_positives_keeps_one_half_and_it_is_said():

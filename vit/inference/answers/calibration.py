@@ -163,7 +163,7 @@ class LabelThresholds:
         if few := self.without_positives:
             lines.append(f"WARNING: none of these images has {names(few)}: the threshold stays {DEFAULT}")
         if never := self.unreachable:
-            lines.append(f"WARNING: no threshold reaches this precision for {names(never)}: no image gets them")
+            lines.append(f"WARNING: no threshold reaches this precision, so no image gets {names(never)}")
         return lines
 
 
