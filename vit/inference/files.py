@@ -45,7 +45,7 @@ class ListedImages:
 
 
 def list_images(
-    inputs: Paths, recursive: bool, columns: TableColumns | None = None, keep_repeats: bool = False
+    inputs: Paths, recursive: bool, columns: TableColumns = TableColumns(), keep_repeats: bool = False
 ) -> ListedImages:
     """The images of an index or of parquet tables, by split in the order of rows; addresses; or those of `list_files`.
 
@@ -53,7 +53,6 @@ def list_images(
     table cannot be used. ResourceError: the Hugging Face hub does not give the data set.
     """
     names = [os.fspath(item) for item in inputs]
-    columns = columns or TableColumns()
     if any(is_far(name) and not is_parquet(name) for name in names):
         columns.refuse(names[0])
         return _addresses(names, (1,) * len(names))
@@ -84,7 +83,7 @@ def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
 
 
 def list_files(
-    inputs: Paths, recursive: bool, columns: TableColumns | None = None, keep_repeats: bool = False
+    inputs: Paths, recursive: bool, columns: TableColumns = TableColumns(), keep_repeats: bool = False
 ) -> ListedImages:
     """Every file that the inputs name, once, as the user would write it.
 
@@ -100,7 +99,6 @@ def list_files(
     UsageError: a column is given, and an input has none of this name. DataError: an input does not exist or has no
     match, or there is not a single file.
     """
-    columns = columns or TableColumns()
     skipped_folders, notes = dict[str, int](), list[str]()
     input_paths = [Path(os.path.expanduser(item)) for item in inputs]
     if input_paths and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in input_paths):
@@ -117,8 +115,11 @@ def list_files(
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
     counts = tuple(map(len, listed)) if keep_repeats else ()
-    if not keep_repeats and len(inputs) > 1:  # holiday and ./holiday are one; `..` stays, because links may precede it
-        paths = list({Path(path).absolute(): path for path in paths}.values())
+    if not keep_repeats and len(inputs) > 1:
+        first = dict[Path, str]()  # holiday and ./holiday are one; `..` stays, because links may precede it
+        for path in paths:
+            first.setdefault(Path(path).absolute(), path)
+        paths = list(first.values())
     return ListedImages(paths, None, skipped_folders, counts, (*notes,))
 
 

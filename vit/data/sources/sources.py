@@ -43,7 +43,7 @@ def open_source(
     root: str | None = None,
     download: bool = False,
     allow_empty: bool = False,
-    columns: TableColumns | None = None,
+    columns: TableColumns = TableColumns(),
     to_measure: bool = False,
 ) -> Source:
     """List the images of DATA; see the table of this module.
@@ -59,7 +59,7 @@ def open_source(
             or labels that all images have or none. Splits without images are left out.
     """
     check_data(data)
-    path, columns, is_table = Path(data).expanduser(), columns or TableColumns(), is_parquet(data)
+    path, is_table = Path(data).expanduser(), is_parquet(data)
     if not (is_table or path.is_file()):
         columns.refuse(data)
     if is_table:

@@ -38,7 +38,7 @@ def open_images(
     download: bool = False,
     allow_empty: bool = False,
     labels: str = "auto",
-    columns: TableColumns | None = None,
+    columns: TableColumns = TableColumns(),
 ) -> Source:
     """List the images of DATA: as `open_source`, or without class names as a split "train" with the labels -1.
 
@@ -51,7 +51,7 @@ def open_images(
         DataError: DATA has no images, or cannot be read.
     """
     check_data(data)
-    path, columns = Path(data).expanduser(), columns or TableColumns()
+    path = Path(data).expanduser()
     if path.is_dir() and not is_parquet(data):
         columns.refuse(data)
         if labels == "auto" and _has_classes(path):

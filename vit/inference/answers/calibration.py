@@ -19,6 +19,7 @@ from scipy.special import chdtri, log_softmax
 
 from vit.checkpoints.label_rules import NEVER, range_text
 from vit.data.core.samples import Labels
+from vit.errors import some_of
 from vit.inference.scores.image_groups import design_effect
 from vit.inference.scores.scored_images import Bools, Floats, PerLabel, ScoredImages, log_odds
 from vit.tasks.label_text import NOT_KNOWN, PRESENT, LabelRows
@@ -29,7 +30,6 @@ MIN_GAIN = float(chdtri(1, 0.05)) / 2  # nats: a likelihood-ratio test at 5 %
 FEWEST = 5  # known images with a label, and without it, for a temperature: fewer say too little
 DEFAULT = 0.5  # threshold of a label that no image has
 _STEP = 1e-3  # of log T: slopes are differences
-_SHOWN = 10  # names in a sentence
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,7 @@ class LabelThresholds:
         """What was chosen, and what could not be, in one sentence each."""
 
         def names(numbers: Sequence[int]) -> str:
-            more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
-            return ", ".join(label_names[number] for number in numbers[:_SHOWN]) + more
+            return some_of((label_names[number] for number in numbers), 10)
 
         rule = "with the highest F1" if self.min_precision is None else f"of precision {100 * self.min_precision:g} %"
         lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]

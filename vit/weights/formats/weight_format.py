@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from vit.errors import some_of
 from vit.models.network import misfits
 from vit.models.options import Options, Value
 from vit.weights.preprocess_config import Config as Config
@@ -186,8 +187,7 @@ class TimmModel:
             {name: tuple(shape) for name, shape in self.shapes.items() if name not in heads},
         )
         if wrong:
-            more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-            raise ValueError("; ".join(sorted(wrong)[:3]) + more)
+            raise ValueError(some_of(sorted(wrong), 3, "; "))
         rows = [tensors[f"{head}.weight"] for head in self.heads if f"{head}.weight" in tensors]
         return TimmWeights(tensors, len(rows[0]) if rows else 0, dropped, prefix)
 
