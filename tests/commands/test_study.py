@@ -328,6 +328,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
         (["--vary", "seed=7,8"], "--seeds"),
         (["--set", "data.subset_seed=1"], "--seeds"),
         (["--data.train_images", "100"], "--sizes"),
+        (["--networks", "vit_nano_patch2_8 --seed=3"], "--seeds"),
         (["--vary", "trainer.devices=1,2"], "one device each"),
         (["--vary", "batch_size=64,128", "--sizes", "40,1000"], "40 images, seed 0 are the same training"),
         (["--vary", "data.cache=memory,none"], "120 images, seed 0 are the same training"),

@@ -115,9 +115,8 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
 def check_given(options: StudyOptions, budget: "Budget") -> None:
     """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
     named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
-    if isinstance(options.networks, Mapping):
-        words = " ".join(options.networks.values()).split()
-        named += [SHORT.get(flag, flag)[2:] for word in words if (flag := word.partition("=")[0])[:2] == "--"]
+    flags = [word.partition("=")[0] for words in _networks(options).values() for word in words]
+    named += [SHORT.get(flag, flag)[2:] for flag in flags if flag.startswith("--")]
     for name in named:
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
