@@ -82,6 +82,13 @@ def test_two_networks_are_compared_as_carefully_where_few_groups_have_most_of_th
     assert told / 200 < 0.06 and missed / 200 < 0.06
 
 
+def test_a_difference_of_few_groups_has_an_interval_of_possible_differences():
+    """Two patients: it was -155 to +163 points."""
+    groups = np.repeat([0, 1], 12)
+    gap = paired_gap(groups == 0, np.arange(24) % 8 < 3, groups)
+    assert (gap.low, gap.high) == (-1, 1)
+
+
 @pytest.mark.parametrize("right", [0, 1])
 def test_all_right_is_as_certain_as_the_groups_are_many(right):
     flags, groups = np.full(60, bool(right)), np.repeat(np.arange(10), 6)

@@ -261,7 +261,7 @@ def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | Non
         reach, units = NORMAL_QUANTILE * error, count
     ends = [_tango_end(table.only_first * units / count, table.only_second * units / count, units, side)
             for side in (-1.0, 1.0)]  # fmt: skip
-    return Interval(value, min(ends[0], value - reach), max(ends[1], value + reach))
+    return Interval(value, max(min(ends[0], value - reach), -1.0), min(max(ends[1], value + reach), 1.0))
 
 
 def _tango_end(only_first: float, only_second: float, count: float, limit: float) -> float:
