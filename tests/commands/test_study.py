@@ -310,6 +310,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
     ("words", "said"),
     [
         (["--networks", "vit_nano_patch2_9"], "vit_nano_patch2_8"),
+        (["--networks", "ViT, 20 epochs"], "no network is called 'ViT' (--networks, split at commas)"),
         (["--vary", "model.network.poool=cls"], "pool"),
         (["--vary", "pool"], "--vary"),
         (["--sizes", "2000"], "1,259"),

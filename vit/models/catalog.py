@@ -121,14 +121,13 @@ def _own_entry(path: str) -> CatalogEntry:
     return CatalogEntry(path, size if isinstance(size, int) else 224, about=f"your own network, {path}")
 
 
-def check_network(name: str, recipes: Iterable[str] = ()) -> None:
+def check_network(name: str, recipes: Iterable[str] = (), option: str = "--network") -> None:
     """Raise UsageError, with a suggestion, unless a name is of ours, of timm's, an import path, or one of `recipes`."""
     known = (*recipes, *CATALOG)
     if name in known or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
         return
-    raise UsageError(
-        f"no network is called {name!r} (--network)", f"{suggestion(name, known)} 'vit models' lists all networks"
-    )
+    fix = f"{suggestion(name, known)} 'vit models' lists all networks"
+    raise UsageError(f"no network is called {name!r} ({option})", fix)
 
 
 def check_image_size(network: Mapping[str, object], image_size: int | None) -> None:

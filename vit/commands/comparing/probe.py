@@ -138,7 +138,7 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
         sources[label] = word
         if network != word:
-            check_network(network, ())
+            check_network(network, option="--backbones")
             path = folder / f"{network}.ckpt"
             if not path.is_file():
                 from vit.study.frozen.frozen import write_random

@@ -87,7 +87,8 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
             raise UsageError(f"--networks {words!r}: {error}", "name a network, and close quotation marks") from error
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
-            check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
+            recipes = [name for name in shipped_configs() if not name.startswith("studies/")]
+            check_network(word, recipes, "--networks" + ", split at commas" * isinstance(named, str))
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
         networks[str(label)] = [beginning, *further]
     files = [] if options.is_open else options.init_from
