@@ -95,6 +95,8 @@ def test_a_budget_says_the_steps_that_are_trained():
     """A study of 11 steps said 11, and its networks trained for 12: 6 rounds of 2."""
     assert Budget.parse("steps:11").describe() == "12 optimizer steps at every size"
     assert Budget.parse("steps:2003,epochs:3").describe().startswith("2,004 optimizer steps or 3 epochs")
+    assert Budget.parse("steps:1,epochs:1").describe().startswith("1 optimizer step or 1 epoch,")
+    assert Budget.parse("epochs:1").describe().startswith("1 epoch at every size")
 
 
 def test_networks_share_seeds_and_subsets():

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vit.checkpoints.run import slug
+from vit.console import count_of
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.findings import ListedCell
@@ -57,16 +58,17 @@ class Budget:
         return ",".join(parts) or _OWN
 
     def describe(self) -> str:
+        epochs = count_of(self.epochs or 0, "epoch")
         if self.steps is None and self.epochs is None:
             return "the length of each network's own recipe"
         if self.steps is None:
-            return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
-        steps = math.prod(equal_rounds(self.steps))
+            return f"{epochs} at every size (few steps at small sizes)"
+        steps = count_of(math.prod(equal_rounds(self.steps)), "optimizer step")
         if self.at is not None:
-            return f"about {steps:,} optimizer steps at {self.at:,} images, growing with images^{self.growth:g}"
+            return f"about {steps} at {self.at:,} images, growing with images^{self.growth:g}"
         if self.epochs is None:
-            return f"{steps:,} optimizer steps at every size"
-        return f"{steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
+            return f"{steps} at every size"
+        return f"{steps} or {epochs}, whichever is longer"
 
     def part(self, share: float) -> "Budget":
         """A part of this length, of at least one step and one epoch; the length of recipes stays."""
@@ -100,10 +102,8 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
     optim = recipe.optim if recipe.optim.steps is None else replace(recipe.optim, time=None)
     for option, value in (("time", optim.time), ("batch_size", optim.batch_size)):
         if isinstance(value, str):
-            raise UsageError(
-                f"optim.{option} {value} in {where}, whose cells mean the same on every machine",
-                fix if option == "time" else "give a number",
-            )
+            problem = f"optim.{option} {value} in {where}, whose cells mean the same on every machine"
+            raise UsageError(problem, fix if option == "time" else "give a number")
     return replace(recipe, optim=optim, trainer=replace(recipe.trainer, devices=1, num_nodes=1))
 
 
