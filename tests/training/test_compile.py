@@ -1,5 +1,6 @@
 """`--trainer.compile true`: the same training through torch.compile, with plain checkpoints."""
 
+import signal
 from functools import partial
 
 import pytest
@@ -81,14 +82,29 @@ def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
     assert not differences(resumed["optimizer_states"], compiled["optimizer_states"])
 
 
-def test_a_compiler_that_fails_is_one_error_with_a_fix(vit, colors, tmp_path, monkeypatch):
+def train_with_broken_compiler(vit, data, out, monkeypatch, number=None):
+    """The answer where compiling fails, after a signal of a number to this process, if there is one."""
+
     def broken(graph, inputs):
+        if number is not None:
+            signal.raise_signal(number)
         raise OSError("no C++ compiler")
 
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", partial(compile_by, backend=broken))
-    answer = vit("train", colors, *TINY, *COMPILED, "--out", tmp_path)
+    answer = vit("train", data, *TINY, *COMPILED, "--out", out)
     torch.compiler.reset()
+    return answer
+
+
+def test_a_signal_that_ends_the_compiler_is_not_an_error_of_the_compiler(vit, colors, tmp_path, monkeypatch):
+    answer = train_with_broken_compiler(vit, colors, tmp_path, monkeypatch, signal.SIGTERM)
+    assert answer.code == 143
+    assert answer.err.endswith("vit: error[143]: terminated; start it again\n")
+
+
+def test_a_compiler_that_fails_is_one_error_with_a_fix(vit, colors, tmp_path, monkeypatch):
+    answer = train_with_broken_compiler(vit, colors, tmp_path, monkeypatch)
     assert answer.code == 7
     assert "torch.compile cannot compile vit_nano_patch2_8 on this machine (--trainer.compile)" in answer.err
     assert "no C++ compiler" in answer.err

@@ -106,12 +106,15 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
         StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
     resume = f"to go on: {run.how_to_resume}"
+
+    def stopped(stop: Stop) -> StoppedError:
+        return StoppedError(128 + stop.number, stop.words, resume if run.last_path.is_file() else "start it again")
+
     with Signals(resume) as signals:
         try:
             yield signals
         except Stop as stop:
-            fix = resume if run.last_path.is_file() else "start it again"
-            raise StoppedError(128 + stop.number, stop.words, fix) from stop
+            raise stopped(stop) from stop
         except DivergedError as error:
             if not run.last_path.is_file():
                 raise
@@ -125,6 +128,8 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
                 from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
 
                 if isinstance(error, TorchDynamoException):
+                    if signals.received:  # it has ended the compiler, too
+                        raise stopped(Stop(signals.received)) from error
                     raise ResourceError(
                         f"torch.compile cannot compile {plan.spec.name} on this machine (--trainer.compile): "
                         f"{' '.join(str(error).split())[:200]}",

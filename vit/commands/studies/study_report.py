@@ -111,9 +111,8 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
     folder, name = plan.folder, plan.folder.path.name
     settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
     tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
-    rows = []
-    for name, point in ((series.name, point) for series in findings.series for point in series.points):
-        rows.append((name, point.num_images, point.mean.value, point.mean.low, point.mean.high, len(point.seeds)))
+    points = [(series.name, point) for series in findings.series for point in series.points]
+    rows = [(of, at.num_images, at.mean.value, at.mean.low, at.mean.high, len(at.seeds)) for of, at in points]
     tracker.table("study/errors", _TRACKED, rows)
     tracker.table("study/results", *read_table(folder.results_path))
     tracker.figure("study/curve", folder.curve_path)
