@@ -365,6 +365,11 @@ def test_errors_are_not_what_checkpoints_of_equal_classes_follow(checkpoints, wo
     assert any("count all test images alike" in one for one in told.notes) == bool(words)
 
 
+def test_one_size_advises_an_option_that_every_command_has():
+    """It was "give --sizes or more --time", also for vit probe, which has no --time."""
+    assert judged({"vit": [0.03]}, sizes=(100,)).answer[1].endswith("; give two or more --sizes.")
+
+
 def test_a_series_without_a_result_is_missing():
     cells = study({"vit": law(2, -0.4)})
     assert "Runs are missing: cnn has no run." in said(summarize(cells, PLANNED, [], None))

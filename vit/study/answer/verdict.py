@@ -142,7 +142,7 @@ def _more_images(series: Series) -> str:
     """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
     twice = None if series.forecast is None else series.forecast.at_twice
     if not series.gains:
-        return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."
+        return "Not known: the effect of more images needs two sizes that share a seed; give two or more --sizes."
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
     if twice is None and series.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
