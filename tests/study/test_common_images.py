@@ -78,6 +78,13 @@ def test_the_number_of_images_left_out_is_said(vit, tmp_path):
     assert "4 test images, without 2 test images that a run could not read" in (tmp_path / "report.html").read_text()
 
 
+def test_training_images_that_no_network_has_seen_are_said(vit, tmp_path):
+    result = StudyDirectory(study_of(tmp_path, {})).run(ListedCell("ViT", 100, 0, "", "cells/ViT")).result_path
+    result.write_text(json.dumps({**json.loads(result.read_text()), "unreadable_images": 1}))
+    said = "A run could not read 1 training image, and took others instead"
+    assert said in vit("report", tmp_path).out and said in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.faults("R17")
 def test_runs_with_other_test_images_are_never_paired(tmp_path):
     others = {"CNN": [*IMAGES[:-1], "test/f.png"]}

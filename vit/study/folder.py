@@ -229,6 +229,9 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if common.num_left_out:
         left_out = count_of(common.num_left_out, "test image")
         protocol["left_out"] = f"{left_out} that a run could not read, and that no run counts"
+    if unreadable := max((result.unreadable_images for result in results), default=0):
+        lacks = f"A run could not read {count_of(unreadable, 'training image')}"
+        protocol["unreadable"] = f"{lacks}, and took others instead: 'vit data check' lists all."
     if (num_groups := number_of(common.groups)) is not None:
         protocol["test_groups"] = num_groups
     if any(choices.values()):

@@ -27,9 +27,8 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
     if left_out := progress.left_out:
         plan.folder.forget({cell.folder for cell in left_out})
         longer = duration(1.5 * (plan.seconds or 0.0)).replace(" ", "")
-        missing = f"{count_of(len(left_out), 'training')} did not start, such as {left_out[0].describe()}"
-        over = f"{duration(plan.seconds or 0.0)} are over"
-        reporter.notice(f"{over}: {missing}; the same command with --time {longer} adds them")
+        over = f"{duration(plan.seconds or 0.0)} are over: {count_of(len(left_out), 'training')} did not start"
+        reporter.notice(f"{over}, such as {left_out[0].describe()}; the same command with --time {longer} adds them")
     return progress.num_failed
 
 

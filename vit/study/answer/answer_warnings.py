@@ -45,7 +45,8 @@ def study_notes(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
     """What the budget, the checkpoints and the tuning may have changed; heads of linear probes have no length."""
     remedy = "was measured: --set optim.best_metric=last measures the last weights."
     num_early = sum(one.last_is_better for one in results)
-    sentences = [other_aim_warning(protocol) if "right" not in protocol else "", end_of_tuning_warning(protocol)]
+    sentences = ["" if "right" in protocol else other_aim_warning(protocol), end_of_tuning_warning(protocol)]
+    sentences.append(value_text(protocol.get("unreadable")))
     if protocol.get("budget") != LINEAR_PROBE:
         too_early = last_weights_warning(num_early, len(results), "runs", remedy)
         budget = value_text(protocol.get("budget"))
