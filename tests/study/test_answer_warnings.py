@@ -47,7 +47,7 @@ def test_a_loss_that_still_falls_at_the_end_is_said(tmp_path):
     assert late_gain(metrics) == pytest.approx(0.5)
     assert late_gain(tmp_path / "none.csv") is None
     falling = [run("ViT", 1000, seed, 100, late_gain=0.5) for seed in range(2)]
-    assert "of ViT by 50 % still fell in the last fifth" in at_the_end(falling)
+    assert "still fell in the last fifth of the steps, that of ViT by 50 %: a longer" in at_the_end(falling)
     assert "no longer fell" in at_the_end([run("ViT", 1000, 0, 100, late_gain=0.001)])
     assert at_the_end([run("ViT", 1000, 0, 100)]) == ""
 

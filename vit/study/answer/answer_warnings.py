@@ -208,11 +208,9 @@ def at_the_end(results: Sequence[CellResult]) -> str:
     if not falling:
         ended = f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
         return ended if gains else ""
-    words = " and ".join(f"of {name} by {percent(gain, 0)}" for name, gain in falling.items())
-    return (
-        f"At {largest:,} images the validation loss {words} still fell in the last fifth of the steps: "
-        "a longer budget may change this answer."
-    )
+    words = " and ".join(f"that of {name} by {percent(gain, 0)}" for name, gain in falling.items())
+    still = f"At {largest:,} images the validation loss still fell in the last fifth of the steps, {words}"
+    return f"{still}: a longer budget may change this answer."
 
 
 def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
