@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
+from vit.errors import some_of
 from vit.inference.scores.image_groups import count_text
 from vit.inference.scores.intervals import Metric
 from vit.weights.hubs import license_text, restricts
@@ -31,7 +32,6 @@ _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "micro_f1": ("micro_f1", "micro F1"),
     "exact_match": ("exact_match", "exact match"),
 }
-_SHOWN_CLASSES = 100
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,7 @@ def card_text(facts: CardFacts) -> str:
     from huggingface_hub import ModelCard
 
     description, origin, cost = facts.description, facts.origin, facts.int8
-    names, num_test, split = description.class_names, origin.num_images.get("test"), fitted_split(origin.num_images)
-    more = f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""
+    num_test, split = origin.num_images.get("test"), fitted_split(origin.num_images)
     fitted_on = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
     card = ModelCard.from_template(
         _header(facts),
@@ -108,7 +107,7 @@ def card_text(facts: CardFacts) -> str:
         description=description,
         origin=origin,
         int8=cost,
-        classes=", ".join(map(_plain, names[:_SHOWN_CLASSES])) + more,
+        classes=some_of(map(_plain, description.class_names), 100),
         rows=[(_METRICS[key][1], metric) for key, metric in origin.metrics.items() if key in _METRICS],
         test_images=count_text(num_test, origin.test_groups, "test image") if num_test else "test images",
         accuracy_name=_METRICS[description.task.accuracy_metric][1],

@@ -189,14 +189,17 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     ]
     num_wanted = len({(cell.group, cell.seed) for cell in cells})
     results = [result for _, result in finished]
-    versions = [named for result in results for named in result.versions.items()]
+    versions: dict[str, set[str]] = {}
+    for result in results:
+        for name, version in result.versions.items():
+            versions.setdefault(name, set()).add(version)
     protocol = {
         **described,
         "cells": f"{len(finished):,} of {num_wanted:,} finished, {len(failed):,} failed",
         "checkpoints": _distinct(rule_text(result.best_metric) for result in results),
         "device": _distinct(result.device for result in results),
         "precision": _distinct(result.precision for result in results),
-        "versions": {name: _distinct(version for of, version in versions if of == name) for name in dict(versions)},
+        "versions": {name: _distinct(values) for name, values in versions.items()},
     }
     if seen := with_most_copies(sentence for result in results for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen

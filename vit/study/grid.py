@@ -58,9 +58,11 @@ class Budget:
         return ",".join(parts) or _OWN
 
     def describe(self) -> str:
-        own, epochs = "the length of each network's own recipe", count_of(self.epochs or 0, "epoch")
+        epochs = count_of(self.epochs or 0, "epoch")
+        if self.steps is None and self.epochs is None:
+            return "the length of each network's own recipe"
         if self.steps is None:
-            return own if self.epochs is None else f"{epochs} at every size (few steps at small sizes)"
+            return f"{epochs} at every size (few steps at small sizes)"
         steps = count_of(math.prod(equal_rounds(self.steps)), "optimizer step")
         if self.at is not None:
             return f"about {steps} at {self.at:,} images, growing with images^{self.growth:g}"

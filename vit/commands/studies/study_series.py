@@ -88,7 +88,7 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             recipes = [name for name in shipped_configs() if not name.startswith("studies/")]
-            check_network(word, recipes, "--networks" + ", split at commas" * isinstance(named, str))
+            check_network(word, recipes, "--networks, split at commas" if isinstance(named, str) else "--networks")
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
         networks[str(label)] = [beginning, *further]
     files = [] if options.is_open else options.init_from

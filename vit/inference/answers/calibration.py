@@ -153,16 +153,14 @@ class LabelThresholds:
 
     def describe(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
-
-        def names(numbers: Sequence[int]) -> str:
-            return some_of((label_names[number] for number in numbers), 10)
-
+        few = some_of((label_names[number] for number in self.without_positives), 10)
+        never = some_of((label_names[number] for number in self.unreachable), 10)
         rule = "with the highest F1" if self.min_precision is None else f"of precision {100 * self.min_precision:g} %"
         lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]
-        if few := self.without_positives:
-            lines.append(f"WARNING: none of these images has {names(few)}: the threshold stays {DEFAULT}")
-        if never := self.unreachable:
-            lines.append(f"WARNING: no threshold reaches this precision, so no image gets {names(never)}")
+        if few:
+            lines.append(f"WARNING: none of these images has {few}: the threshold stays {DEFAULT}")
+        if never:
+            lines.append(f"WARNING: no threshold reaches this precision, so no image gets {never}")
         return lines
 
 

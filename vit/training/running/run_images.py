@@ -28,7 +28,6 @@ from vit.training.recipes.recipe import Recipe
 
 SEEN = ("train", "validation", "calibration")  # splits that a run learns or fits from, in the order of importance
 MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
-_SHOWN = 5
 BY_TEACHER = "results on them are too good; train both networks with the same splits"
 BY_START = (
     "results on them are too good; keep the same splits (--data.split_seed, validation, test and groups), or name them "
@@ -55,7 +54,7 @@ def check_readable(source: Source, contents: Contents) -> None:
         for place, reason in contents.unreadable.get(split, {}).items()
     ]
     if bad:
-        some = some_of(bad, _SHOWN, "; ")
+        some = some_of(bad, separator="; ")
         others = len(contents.unreadable.get("train", {}))
         besides = f" (and {count_of(others, 'training file')})" if others else ""
         problem = f"cannot read {count_of(len(bad), 'validation or test file')}{besides}: {some}"
@@ -144,9 +143,8 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
-        some = some_of(changed, _SHOWN)
         count = count_of(len(changed), f"{split} image")
-        problem = f"{count} of {source.name} changed since the run or went missing: {some}"
+        problem = f"{count} of {source.name} changed since the run or went missing: {some_of(changed)}"
         raise DataError(problem, "restore them, or give DATA to measure the images as they are now")
 
 
