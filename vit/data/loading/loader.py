@@ -49,15 +49,13 @@ def batch_loader(
     before a GPU has them. RandAugment takes about 50 microseconds for a small image, as long as a GPU trains on two of
     them. A training on the same cores gains nothing.
     """
-    workers = num_workers
     augment = None if dataset.augment is None else dataset.augment.augment
     is_recolored = augment is not None and (augment.randaugment > 0 or augment.own is not None)
-    if workers is None and dataset.is_stacked and not (is_recolored and torch.cuda.is_available()):
-        workers = 0
-    elif workers is None:
-        workers = min(MOST_WORKERS, max(1, available_cores() // rank_and_world_size()[1]))
+    if num_workers is None:
+        needs_none = dataset.is_stacked and not (is_recolored and torch.cuda.is_available())
+        num_workers = 0 if needs_none else min(MOST_WORKERS, max(1, available_cores() // rank_and_world_size()[1]))
     keys = _KeyBatches(sampler, dataset.samples if dataset.memory is None else None)
-    return worker_loader(dataset, keys, workers, keep_workers)
+    return worker_loader(dataset, keys, num_workers, keep_workers)
 
 
 def worker_loader(dataset: Dataset[Batch], keys: Sampler[list[Key]], workers: int, keep_workers: bool) -> "Loader":
@@ -91,6 +89,9 @@ class Loader(DataLoader[Batch]):
     """A loader that raises the errors of `_ErrorsAsValues`."""
 
     waited = 0.0  # seconds that whoever takes the batches has waited for them; without workers, that they were made in
+
+    def check_worker_number_rationality(self) -> None:
+        """Give no warning of PyTorch where more workers than cores are asked for."""
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         began = time.perf_counter()
