@@ -10,6 +10,7 @@ import pytest
 from tests.study.results import PROTOCOL, law
 from tests.study.results import study as results
 from vit.commands.studies import study_cells, study_estimate, study_report
+from vit.data.loading import threads
 from vit.study.answer.answer_warnings import PART
 from vit.study.answer.summary import summarize
 from vit.study.folder import StudyDirectory
@@ -26,6 +27,7 @@ def study(vit, colors, tmp_path, monkeypatch):
 
     def run(*words, step=1.0):
         monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (step, 0.0))
+        monkeypatch.setattr(threads, "available_cores", lambda: 2)  # one for each of the jobs
         answer = vit("study", colors, *LINE, *words, "--out", tmp_path)
         path = tmp_path / "colors" / "study.json"
         content = json.loads(path.read_text()) if path.is_file() else {"cells": [], "protocol": {}}
