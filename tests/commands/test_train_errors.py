@@ -182,10 +182,15 @@ def test_images_that_are_all_black_train(vit, tmp_path):
             Image.new("RGB", (9, 9)).save(tmp_path / "data" / name / f"{place}.png")
     options = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]", "--augment", "strong")
     options += ("--batch_size", 10, "--out", tmp_path / "runs")
-    answer = vit("train", tmp_path / "data", *options, *QUICK)
+    answer = vit("train", tmp_path / "data", *options, *QUICK, drawn=True)
     assert answer.code == 0, answer.err
     (metrics,) = tmp_path.glob("runs/**/metrics.csv")
     assert "nan" not in metrics.read_text()
+    warning = "not shown to be better than guessing: the balanced accuracy is 50.00 %"
+    assert warning in answer.out and "that of guesses 50.00 %" in answer.out
+    assert warning in metrics.with_name("report.html").read_text()
+    evaluated = vit("evaluate", metrics.parent, "--output", tmp_path / "evaluated", drawn=True)
+    assert warning in evaluated.out and warning in (tmp_path / "evaluated" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("strategy", ["deepspeed", "dpp"])

@@ -6,7 +6,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import measure_labels
-from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1
+from vit.inference.scores.intervals import Metric, balanced_accuracy, like_guessing, macro_f1
 from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 
 COPIES = 5
@@ -69,6 +69,15 @@ def test_one_class_of_all_images_has_the_interval_of_its_recall():
     assert (found.value, found.low, found.high) == pytest.approx((0.9, expected.low, expected.high), abs=0.01)
     perfect = balanced_accuracy(np.repeat([0, 1], 10), np.full(20, True), 2)
     assert (perfect.low, perfect.high) == pytest.approx((Metric.fraction(20, 20).low, 1.0))
+
+
+def test_always_the_most_common_class_is_like_guessing():
+    """Its accuracy of 80 % looked like that of a network."""
+    labels = np.repeat([0, 1], [40, 10])
+    (warning,) = like_guessing(balanced_accuracy(labels, labels == 0, 2), 2)
+    assert "the balanced accuracy is 50.00 %" in warning and "that of guesses 50.00 %" in warning
+    assert not like_guessing(balanced_accuracy(labels, np.arange(50) < 46, 2), 2)
+    assert not like_guessing(Metric(1.0, 0.9, 1.0), 1)
 
 
 def test_copies_in_groups_change_nothing():

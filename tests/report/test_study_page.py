@@ -266,7 +266,9 @@ def test_confusions_that_a_cross_validation_does_not_list_are_counted(tmp_path):
     accuracy = fold_accuracy(predictions.correct, folds)
     found = CrossvalResult(description, predictions, accuracy, (tmp_path / "a", tmp_path / "b"), 0)
     write_crossval_page(found, tmp_path / "report.html")
-    assert "Images with rarer confusions: 16." in Page((tmp_path / "report.html").read_text()).text  # 56 less 40
+    text = Page((tmp_path / "report.html").read_text()).text
+    assert "Images with rarer confusions: 16." in text  # 56 less 40
+    assert "Warning: not shown to be better than guessing: the balanced accuracy is 12.50 %" in text
 
 
 def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tmp_path):

@@ -131,17 +131,16 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
         write_crossval_page(crossval, folder.report_path)
     accuracy = crossval.accuracy
     labels, correct = crossval.predictions.labels, crossval.predictions.correct
-    recalls = [float(correct[labels == label].mean()) for label in set(labels.tolist())]
     reporter.line(f"\n{correct.sum():,} of {len(labels):,} images are predicted right by {crossval.judges}")
-    for sentence in crossval.seen_before:
+    for sentence in crossval.warnings:
         reporter.line(f"WARNING: {sentence}")
     if crossval.left_out:
         reporter.line(crossval.left_out_text)
     units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
     whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
     naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
-    balanced = f"{percent(sum(recalls) / len(recalls))}; each class counts the same"
-    reporter.facts([("accuracy", whole), ("naive", naive), ("balanced", balanced)])
+    alike = f"{percent(crossval.balanced.value)}; each class counts the same"
+    reporter.facts([("accuracy", whole), ("naive", naive), ("balanced", alike)])
     folds = enumerate(zip(accuracy.num_images, accuracy.folds, crossval.runs, strict=True), 1)
     rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
     reporter.table(("fold", "images", "accuracy", "run"), rows)

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from scipy.stats import binomtest, chi2
 
+from vit.console import interval, percent
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, Floats, effective_number, variance_of_sum
 from vit.inference.scores.scored_images import Bools
@@ -100,6 +101,14 @@ def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: 
     added = (correct - recall[labels]) / (seen[labels] * there.sum())
     units = independent_units(labels, num_classes, groups)
     return class_mean(recall[there], units[there], variance_of_sum(added, groups))
+
+
+def like_guessing(balanced: Metric, num_classes: int) -> list[str]:
+    """A warning where a balanced accuracy is not shown to exceed 1 / classes, which every guess has on average."""
+    if num_classes < 2 or balanced.low > 1 / num_classes:
+        return []
+    both = f"{interval(balanced.value, balanced.low, balanced.high)}, and that of guesses {percent(1 / num_classes)}"
+    return [f"not shown to be better than guessing: the balanced accuracy is {both}"]
 
 
 def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labels | None = None) -> Metric:

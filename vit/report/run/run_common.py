@@ -12,7 +12,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
 from vit.inference.metrics.weak_groups import WeakGroups
-from vit.inference.scores.intervals import Metric
+from vit.inference.scores.intervals import Metric, like_guessing
 from vit.plain_files import parse_yaml
 from vit.report.run.run_pictures import CellImages, RunImages
 from vit.report.tables.run_tables import ClassRow
@@ -66,7 +66,7 @@ class MeasuredRun:
         """Sentences on measured images that the network knew, and on classes without test images, without full stop."""
         tested = self.result.tested_text
         about = [f"{tested}; accuracy and macro figures are about these"] if tested else []
-        return [*(self.result.seen_before or ()), *about]
+        return [*(self.result.seen_before or ()), *guessing(self.result), *about]
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,12 @@ def training_advice(result: RunResult, first_weights: str) -> list[str]:
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
         steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
     return steps
+
+
+def guessing(result: RunResult) -> list[str]:
+    """A warning where the test does not show the network to be better than guessing, without full stop."""
+    balanced = result.metrics.get("balanced_accuracy")
+    return like_guessing(Metric(**balanced), result.tested_classes or result.spec.num_classes) if balanced else []
 
 
 def without_test(result: RunResult) -> list[str]:
