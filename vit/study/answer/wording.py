@@ -122,9 +122,9 @@ def describe_target(forecast: Forecast, target: float, name: str) -> str:
     if forecast.for_target is None:
         return f"{start}{forecast.refusal}."
     low, high = forecast.for_target
-    between = f"{two_digits(low)} images or more"
+    between = f"{two_digits(low)} training images or more"
     if high is not None:
-        between = f"between {two_digits(low)} and {two_digits(high)} images"
+        between = f"between {two_digits(low)} and {two_digits(high)} training images"
     if low == forecast.largest:
         return f"{start}{between}; {low:,} may be enough already, as more test images or seeds would show."
     return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
