@@ -159,6 +159,8 @@ def test_networks_of_transformers_inside_other_programs(family, prefix, tmp_path
     ("config", "processor", "words"),
     [
         ({"label2id": {"ant": 1, "bee": 0, "cat": 2}}, None, "number the classes in different orders"),
+        ({"label_names": ["bee", "ant", "cat"]}, None, "id2label and label_names number"),
+        ({"pretrained_cfg": {"label_names": ["bee", "ant", "cat"]}}, None, "id2label and pretrained_cfg.label_names"),
         ({"image_size": [16, 64]}, None, "only squares are supported"),
         (None, {"image_mean": [123.7, 116.3, 103.5]}, "divide numbers of pixels from 0 to 255 by 255"),
         (None, {"resample": 0}, "'nearest' is not supported"),

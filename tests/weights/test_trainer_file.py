@@ -157,6 +157,29 @@ def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
         assert found.guessed == (*PREPROCESSING, "image_size"), "timm has several sets of weights for a ResNet-18"
 
 
+@pytest.mark.faults("P9")
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"classes": [*"abcde"], "class_to_idx": dict(zip("edcba", range(5), strict=True))},
+         "classes and class_to_idx number the classes in different orders"),
+        ({"class_names": [*"edcba"], "args": {"classes": [*"abcde"]}}, "class_names and args.classes number"),
+    ],
+)  # fmt: skip
+def test_a_file_that_contradicts_itself_is_refused(stated, words, small_vit, tmp_path):
+    torch.save({"state_dict": small_vit.state_dict(), **stated}, tmp_path / "mine.pth")
+    with pytest.raises(CheckpointError, match=rf"mine\.pth.*{words}.*; correct one of them"):
+        open_pretrained(str(tmp_path / "mine.pth"))
+
+
+def test_class_names_with_gaps_are_a_guess_and_numbers_of_numpy_are_read(small_vit, tmp_path):
+    whole = {name: np.int64(number) for number, name in enumerate("abcde")}
+    for stated, expected in ((whole, tuple("abcde")), ({**whole, "e": 5}, None)):
+        torch.save({"state_dict": small_vit.state_dict(), "class_to_idx": stated}, tmp_path / "mine.pth")
+        found = open_pretrained(str(tmp_path / "mine.pth"))
+        assert found.class_names == expected and ("class names (numbers" in found.guesses()) == (expected is None)
+
+
 @pytest.mark.faults("P6")
 @pytest.mark.slow
 def test_several_networks_in_one_file(small_vit, tmp_path):

@@ -28,7 +28,7 @@ from vit.weights.named_model import (
 )
 from vit.weights.preprocess_config import TIMM_PROGRAM, TIMM_SETTINGS, Config, PreprocessValues, StatedPreprocess
 from vit.weights.pretrained import are_numbers
-from vit.weights.trainer_file import listed_names
+from vit.weights.trainer_file import Stated
 
 _FIX = "give the weights of a model as timm builds it"
 _TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licenses of torchvision's weights, and of those of SWAG
@@ -145,11 +145,12 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
         raise
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
+    names = stated.class_names(str(path))
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
     preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else facts.preprocess
     return replace(
         facts, model=model, named_by=named_by, is_exact=facts.is_exact or by_name, preprocess=preprocess,
-        class_names=stated.class_names or facts.class_names,
+        class_names=facts.class_names if names is None else names,
         has_size="img_size" in arguments or program == TIMM_PROGRAM,
     )  # fmt: skip
 
@@ -213,16 +214,10 @@ def _of_torchvision(weights: Any) -> tuple[int, StatedFacts]:
 
 def _labels(config: Config) -> tuple[str, ...] | None:
     """Class names of a config.json; None without any, or with LABEL_0. `label_descriptions` may explain identifiers."""
-    stated = config.get("pretrained_cfg")
-    cfg: Config = {**stated, **config} if isinstance(stated, Mapping) else config
-    keys = ("id2label", "label2id", "label_names", "labels")
-    names = next((names for key in keys if (names := listed_names(cfg.get(key)))), None)
-    if names is None or names[0] == "LABEL_0":
-        return None
-    numbers = cfg.get("label2id")
-    if isinstance(numbers, Mapping) and set(numbers) == set(names) and listed_names(numbers) not in (None, names):
-        problem = "config.json: id2label and label2id number the classes in different orders"
-        raise CheckpointError(problem, "correct one of them, or remove label2id")
-    about = cfg.get("label_descriptions")
-    described = tuple(str(about.get(name)) for name in names) if isinstance(about, Mapping) else ()
+    about = config.get("pretrained_cfg")
+    stated = Stated({"pretrained_cfg": about if isinstance(about, Mapping) else {}, "": config})
+    names, about = stated.class_names("config.json"), stated.settings.get("label_descriptions")
+    if not names or not isinstance(about, Mapping):
+        return names
+    described = tuple(str(about.get(name)) for name in names)
     return described if len(set(described)) == len(names) and are_numbers(names) else names

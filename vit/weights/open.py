@@ -283,7 +283,7 @@ def _license(facts: StatedFacts, model: TimmModel | None) -> str:
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """(class names, ("class_names",) where they are a guess); 1,000 outputs without a list are taken for ImageNet's."""
     names = facts.class_names
-    if names and num_classes:
+    if names is not None and num_classes:
         return (names, ()) if len(names) == num_classes else (None, ("class_names",))
     names = imagenet_classes(num_classes)
     return names, () if names is None or facts.is_exact else ("class_names",)

@@ -92,7 +92,7 @@ class PretrainedWeights:
         if self.network is None and "num_heads" not in given:
             with suppress(CheckpointError):
                 guesses += [guess] if (guess := self._shown({}).guess) else []
-        texts = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: the list differs'})"}
+        texts = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: no list fits'})"}
         guesses += [texts.get(name, name) for name in self.guessed if name not in given]
         return ", ".join(guesses)
 

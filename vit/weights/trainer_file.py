@@ -8,6 +8,7 @@ set is the average of the weights over the training (EMA).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal
 
 from torch import Tensor
@@ -21,7 +22,9 @@ _USUAL = ("state_dict", "model", "model_state_dict", "module", "net", "network",
 _DEPTH = 3  # of mappings: {"state": {"model": {"state_dict": ...}}}
 _SMALL = 0.5  # a set with a smaller part of the largest set's numbers is a head, a loss or a state of the optimizer
 _NETWORK_KEYS = ("arch", "architecture", "model_name", "model", "backbone", "encoder", "network", "net")
-_NAMES_KEYS = ("class_names", "classes", "class_to_idx", "idx_to_class", "id2label", "label_names", "labels")
+_NAMES_KEYS = (
+    "class_names", "classes", "class_to_idx", "idx_to_class", "id2label", "label2id", "label_names", "labels"
+)  # fmt: skip
 _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # later ones stand above earlier ones
 
 
@@ -29,8 +32,32 @@ _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # l
 class Stated:
     """What a file of weights states beside them."""
 
-    settings: Mapping[str, Any] = field(default_factory=dict)  # plain values of the training, as in timm's "args"
-    class_names: tuple[str, ...] | None = None  # names of the classes; None: the file has none
+    # plain values of the training by place, "args" or "" for the file itself; later ones stand above earlier ones
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values of all places."""
+        return {key: value for part in self.parts.values() for key, value in part.items()}
+
+    def class_names(self, where: str) -> tuple[str, ...] | None:
+        """The names of the classes; None without any. CheckpointError: two lists differ in the order alone.
+
+        Numbers with gaps give (), which fits no classifier. transformers' LABEL_0, ... are not names.
+        """
+        places = [(key, place) for key in _NAMES_KEYS for place in reversed([*self.parts])]
+        values = {f"{place}.{key}".lstrip("."): self.parts[place].get(key) for key, place in places}
+        lists = {key: names for key, value in values.items() if (names := _listed_names(value)) is not None}
+        named = {key: names for key, names in lists.items() if names[0] != "LABEL_0"}
+        if not named:
+            has_gaps = any(value and isinstance(value, Mapping) for key, value in values.items() if key not in lists)
+            return () if has_gaps else None
+        taken, names = next(iter(named.items()))
+        for key, others in named.items():
+            if others != names and sorted(others) == sorted(names):
+                problem = f"{where}: {taken} and {key} number the classes in different orders"
+                raise CheckpointError(problem, "correct one of them")
+        return names
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -90,19 +117,18 @@ def stated_of(content: object) -> Stated:
     """What a file states beside its tensors."""
     if not isinstance(content, Mapping):
         return Stated()
-    settings: dict[str, Any] = {}
-    for part in (*(content.get(key) for key in _SETTINGS), content):
+    parts: dict[str, Mapping[str, Any]] = {}
+    for place, part in (*((key, content.get(key)) for key in _SETTINGS), ("", content)):
         plain = part if isinstance(part, Mapping) else vars(part) if hasattr(part, "__dict__") else {}
-        settings |= {key: value for key, value in plain.items() if isinstance(key, str) and _is_plain(value)}
-    names = next((names for key in _NAMES_KEYS if (names := listed_names(settings.get(key))) is not None), None)
-    return Stated(settings, names)
+        parts[place] = {key: value for key, value in plain.items() if isinstance(key, str) and _is_plain(value)}
+    return Stated(parts)
 
 
-def listed_names(value: object) -> tuple[str, ...] | None:
+def _listed_names(value: object) -> tuple[str, ...] | None:
     """Class names of a list, of {name: number} or of {number: name}; None where a value is none of these."""
     if isinstance(value, Mapping):
         pairs = [(name, number) for name, number in value.items()]
-        if all(isinstance(number, int) for _, number in pairs):
+        if all(isinstance(number, Integral) for _, number in pairs):
             pairs = [(number, name) for name, number in pairs]
         if not all(str(number).isdecimal() for number, _ in pairs):
             return None
@@ -115,7 +141,7 @@ def listed_names(value: object) -> tuple[str, ...] | None:
 
 def _is_plain(value: object) -> bool:
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else (value,)
-    return all(part is None or isinstance(part, str | int | float) for part in parts)
+    return all(part is None or isinstance(part, str | float | Integral) for part in parts)
 
 
 def _sets(content: Mapping[Any, Any], place: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Tensor]]]:

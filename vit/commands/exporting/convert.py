@@ -154,7 +154,7 @@ def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple
         is_imagenet = pretrained.class_names == imagenet_classes(pretrained.num_classes)
         assumed = "ImageNet's, assumed" if "class_names" in pretrained.guessed else "ImageNet's"
         return pretrained.class_names, assumed if is_imagenet else "the source's"
-    return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers, because no names are known"
+    return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers: no fitting names are known"
 
 
 def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
