@@ -91,6 +91,20 @@ def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
         open_pretrained(str(tmp_path))
 
 
+@pytest.mark.faults("P9")
+def test_configs_of_a_folder_that_contradict_each_other_are_refused(tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    processor = {"image_mean": HALF, "image_std": HALF, "resample": 2, "size": 8}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    for mean in (HALF, IMAGENET):
+        theirs = {"preprocess_cfg": {"mean": mean, "std": HALF}}
+        (tmp_path / "open_clip_config.json").write_text(json.dumps(theirs))
+        if mean == HALF:
+            assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
+    with pytest.raises(CheckpointError, match=r"preprocessor_config.json and open_clip_config.json state different"):
+        open_pretrained(str(tmp_path))
+
+
 @pytest.mark.parametrize("key", ["image_mean", "image_std", "size", "crop_size", "resample"])
 def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
     """A processor's class has means and sizes of its own for keys that its file lacks."""

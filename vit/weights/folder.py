@@ -54,20 +54,22 @@ def read_folder(folder: Path) -> StatedFacts:
     """The configs of a folder with weights; CheckpointError where one cannot be read, or is not supported."""
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
-    preprocess = None
+    by_file: dict[str, PreprocessValues] = {}
     try:
         if preprocessor:
             values = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
-            preprocess = StatedPreprocess(values, "preprocessor_config.json")
-        elif "pretrained_cfg" in config:
-            values = preprocess_config.from_timm_config(config["pretrained_cfg"])
-            preprocess = StatedPreprocess(values, "config.json")
-        elif "preprocess_cfg" in open_clip:
-            values = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
-            preprocess = StatedPreprocess(values, "open_clip_config.json")
+            by_file["preprocessor_config.json"] = values
+        if "pretrained_cfg" in config and not (preprocessor and "mean" not in config["pretrained_cfg"]):
+            by_file["config.json"] = preprocess_config.from_timm_config(config["pretrained_cfg"])
+        if "preprocess_cfg" in open_clip:
+            by_file["open_clip_config.json"] = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
     except Exception as error:  # an untrusted file may hold anything
         problem = f"{folder} has preprocessing that cannot be used: {error!r}"
         raise CheckpointError(problem, "change its config to what is supported") from error
+    if len({str([round(value, 3) for value in (*one["mean"], *one["std"])]) for one in by_file.values()}) > 1:
+        problem = f"{folder}: {' and '.join(by_file)} state different means or standard deviations"
+        raise CheckpointError(problem, "correct one of them")
+    preprocess = next((StatedPreprocess(values, file) for file, values in by_file.items()), None)
     has_several = config.get("problem_type") == "multi_label_classification"
     return StatedFacts(
         {**config, **open_clip}, _model(folder, config, open_clip), "config.json", preprocess=preprocess,
@@ -145,6 +147,7 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
         raise
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
+    stated.check_pixels(str(path))
     names = stated.class_names(str(path))
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
     preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else facts.preprocess

@@ -25,6 +25,7 @@ _NETWORK_KEYS = ("arch", "architecture", "model_name", "model", "backbone", "enc
 _NAMES_KEYS = (
     "class_names", "classes", "class_to_idx", "idx_to_class", "id2label", "label2id", "label_names", "labels"
 )  # fmt: skip
+_PIXEL_KEYS = ("mean", "std", "crop_pct", "interpolation", "input_size", "img_size", "image_size")
 _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # later ones stand above earlier ones
 
 
@@ -39,6 +40,14 @@ class Stated:
     def settings(self) -> dict[str, Any]:
         """The values of all places."""
         return {key: value for part in self.parts.values() for key, value in part.items()}
+
+    def check_pixels(self, where: str) -> None:
+        """Raise CheckpointError where two places state other values of the same setting of pixels."""
+        for key in _PIXEL_KEYS:
+            values = {place: part[key] for place, part in self.parts.items() if part.get(key) not in (None, "")}
+            if len({str([*value] if isinstance(value, tuple) else value) for value in values.values()}) > 1:
+                both = " and ".join(f"{value} in {place or 'the file itself'}" for place, value in values.items())
+                raise CheckpointError(f"{where} states {key} twice: {both}", "correct one of them")
 
     def class_names(self, where: str) -> tuple[str, ...] | None:
         """The names of the classes; None without any. CheckpointError: two lists differ in the order alone.
