@@ -277,7 +277,7 @@ def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network
     (tmp_path / "names.txt").write_text("a\nb\nc\n")
     answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt")
     assert answer.code == 0, answer.err
-    assert "WARNING: nothing states these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
+    assert "WARNING: nothing settles these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
     options = (
         "--mean",
         "[0.1, 0.2, 0.3]",
@@ -313,7 +313,7 @@ def test_a_cnn_by_its_name_predicts_and_trains(vit, colors, tmp_path):
     refused(vit("train", colors, *options), 4, "--network resnet18")
     answer = vit("train", colors, *options, "--network", "resnet18", "--batch_size", 8)
     assert answer.code == 0 and "weights, matched: 122 tensors" in answer.err, answer.err
-    assert "does not state these values, so they are guesses: mean, std, crop_fraction, interpolation; " in answer.err
+    assert "does not settle these values, so they are guesses: mean, std, crop_fraction, interpolation; " in answer.err
 
 
 def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):

@@ -11,6 +11,8 @@ from vit.errors import CheckpointError
 from vit.weights.open import open_pretrained
 from vit.weights.preprocess_config import from_hugging_face_config, from_settings
 
+MEANS = {"image_mean": HALF, "image_std": HALF}
+
 
 @pytest.mark.parametrize(
     ("files", "expected", "whose"),
@@ -56,7 +58,6 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
         ({"size": 10, "crop_size": 8, "feature_extractor_type": "DeiTFeatureExtractor"}, "squash", 0.8),
         ({"size": {"height": 10, "width": 10}, "crop_size": {"height": 8, "width": 8}}, "squash", 0.8),
         ({"size": {"shortest_edge": 8}}, "shortest", 1.0),
-        ({"size": {"height": 8, "width": 8}, "do_resize": False}, "shortest", 1.0),
         ({"size": {"shortest_edge": 224}, "image_processor_type": "ConvNextImageProcessor"}, "shortest", 224 / 256),
         ({"size": 224, "crop_pct": 0.9, "feature_extractor_type": "ConvNextFeatureExtractor"}, "shortest", 224 / 248),
         ({"size": {"shortest_edge": 384}, "image_processor_type": "ConvNextImageProcessor"}, "squash", 1.0),
@@ -80,8 +81,8 @@ def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tm
             {"preprocess_cfg": {"mean": HALF, "std": HALF, "resize_mode": "longest"}},
             "'longest'",
         ),
-        ("preprocessor_config.json", {"size": {"longest_edge": 8}}, "padding a picture is not supported"),
-        ("preprocessor_config.json", {"size": {"height": 8, "width": 16}}, "not a square"),
+        ("preprocessor_config.json", {**MEANS, "size": {"longest_edge": 8}}, "padding a picture is not supported"),
+        ("preprocessor_config.json", {**MEANS, "size": {"height": 8, "width": 16}}, "not a square"),
     ],
 )
 def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
@@ -94,14 +95,14 @@ def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
 @pytest.mark.faults("P9")
 def test_configs_of_a_folder_that_contradict_each_other_are_refused(tmp_path):
     save_file(weights_of(), tmp_path / "model.safetensors")
-    processor = {"image_mean": HALF, "image_std": HALF, "resample": 2, "size": 8}
+    processor = {**MEANS, "resample": 3, "size": 8}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     for mean in (HALF, IMAGENET):
         theirs = {"preprocess_cfg": {"mean": mean, "std": HALF}}
         (tmp_path / "open_clip_config.json").write_text(json.dumps(theirs))
         if mean == HALF:
             assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
-    with pytest.raises(CheckpointError, match=r"preprocessor_config.json and open_clip_config.json state different"):
+    with pytest.raises(CheckpointError, match=r"states mean twice: .*preprocessor_config.json and .*open_clip_config"):
         open_pretrained(str(tmp_path))
 
 
@@ -115,11 +116,29 @@ def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
         (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
         with pytest.raises(CheckpointError, match=f"preprocessor_config.json has no {key}.*save_pretrained"):
             open_pretrained(str(tmp_path))
-    unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False},
-              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False},
-              "resample": {"do_resize": False}}[key]  # fmt: skip
+    unresized = {"do_resize": False, "do_center_crop": False}
+    unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False}, "size": unresized,
+              "crop_size": {"do_center_crop": False}, "resample": unresized}[key]  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **unused}))
-    assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
+    assert open_pretrained(str(tmp_path)).preprocess_from.startswith("preprocessor_config.json")
+
+
+def test_the_size_and_the_resize_of_a_processor_are_not_passed_over(tmp_path):
+    """A network for 8 pixels: images of another size, and images that nothing resizes, were taken without a word."""
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"image_size": 8}))
+    for stated, guesses, whose in (
+        ({}, (), "preprocessor_config.json"),
+        ({"size": 16}, ("image_size",), "preprocessor_config.json, which makes images of 16 pixels, and config.json"),
+        ({"do_resize": False}, ("crop_fraction", "interpolation"), "preprocessor_config.json, else usual for timm"),
+    ):
+        processor = {**MEANS, "resample": 2, "size": 8, **stated}
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+        found = open_pretrained(str(tmp_path))
+        assert found.guessed == guesses and found.preprocess_from.startswith(whose)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**processor, "crop_size": 8}))
+    with pytest.raises(CheckpointError, match="a crop of pictures that are not resized is not supported"):
+        open_pretrained(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,8 @@ def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
     ids=["vit", "deit", "dinov2", "dinov3"],
 )  # fmt: skip
 def test_published_configs_state_all_keys(config, mode, fraction):
-    found = from_hugging_face_config(config, "vit")
+    found, side = from_hugging_face_config(config, "vit")
+    assert side == 224
     assert found["interpolation"] == ("bicubic" if config.get("resample") == 3 else "bilinear")
     assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
     assert (found["mean"], found["std"]) == (tuple(config["image_mean"]), tuple(config["image_std"]))

@@ -50,29 +50,39 @@ class StatedFacts:
     has_size: bool = False  # whether the image size is stated, which a network without positions does not show
 
 
+def image_side(config: Config) -> int | None:
+    """The side of the network's images that a config.json states; None: it does not."""
+    tower = config.get("vision_config")
+    side = (tower if isinstance(tower, Mapping) else config).get("image_size")
+    return side if type(side) is int else None
+
+
 def read_folder(folder: Path) -> StatedFacts:
     """The configs of a folder with weights; CheckpointError where one cannot be read, or is not supported."""
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
-    by_file: dict[str, PreprocessValues] = {}
+    stated: list[StatedPreprocess] = []
     try:
         if preprocessor:
-            values = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
-            by_file["preprocessor_config.json"] = values
+            values, side = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
+            network_side = image_side(config)
+            has_other = None not in (side, network_side) and side != network_side
+            more = f", which makes images of {side} pixels, and config.json states {network_side}" * has_other
+            stated.append(StatedPreprocess(values, f"preprocessor_config.json{more}", has_other))
         if "pretrained_cfg" in config and not (preprocessor and "mean" not in config["pretrained_cfg"]):
-            by_file["config.json"] = preprocess_config.from_timm_config(config["pretrained_cfg"])
+            values = preprocess_config.from_timm_config(config["pretrained_cfg"])
+            stated.append(StatedPreprocess(values, "config.json"))
         if "preprocess_cfg" in open_clip:
-            by_file["open_clip_config.json"] = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
+            values = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
+            stated.append(StatedPreprocess(values, "open_clip_config.json"))
     except Exception as error:  # an untrusted file may hold anything
         problem = f"{folder} has preprocessing that cannot be used: {error!r}"
         raise CheckpointError(problem, "change its config to what is supported") from error
-    if len({str([round(value, 3) for value in (*one["mean"], *one["std"])]) for one in by_file.values()}) > 1:
-        problem = f"{folder}: {' and '.join(by_file)} state different means or standard deviations"
-        raise CheckpointError(problem, "correct one of them")
-    preprocess = next((StatedPreprocess(values, file) for file, values in by_file.items()), None)
+    Stated({one.source: one.values for one in stated}).check_pixels(str(folder))
     has_several = config.get("problem_type") == "multi_label_classification"
     return StatedFacts(
-        {**config, **open_clip}, _model(folder, config, open_clip), "config.json", preprocess=preprocess,
+        {**config, **open_clip}, _model(folder, config, open_clip), "config.json",
+        preprocess=stated[0] if stated else None,
         class_names=_labels(config), task=MULTI_LABEL if has_several else SINGLE_LABEL,
         license=license_of_card(folder), has_size=bool(config.get("pretrained_cfg")),
     )  # fmt: skip

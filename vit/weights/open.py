@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -20,7 +19,7 @@ from vit.errors import CheckpointError, first_line, some_of
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
-from vit.weights.folder import StatedFacts, facts_of_file, from_torchvision, read_folder
+from vit.weights.folder import StatedFacts, facts_of_file, from_torchvision, image_side, read_folder
 from vit.weights.formats import rotary
 from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, published_heads, without
@@ -186,6 +185,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
     class_names, assumed = _class_names(facts, num_classes)
+    assumed += ("image_size",) if facts.preprocess is not None and facts.preprocess.has_other_size else ()
     options: dict[str, Value] = {**converted.options, **(named or {})}
     heads = file.stated.settings.get("num_heads")
     if type(heads) is int and model is None and heads > 0:
@@ -203,9 +203,8 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
 
 def _border(config: Config, kernel: Tensor) -> str:
     """What is said where patches leave out a border of the stated images, as SigLIP so400m's of 384 pixels; else ""."""
-    tower, patch = config.get("vision_config"), max(1, *kernel.shape[-1:])
-    side = (tower if isinstance(tower, Mapping) else config).get("image_size")
-    if type(side) is not int or side % patch == 0:
+    side, patch = image_side(config) or 0, max(1, *kernel.shape[-1:])
+    if side % patch == 0:
         return ""
     return f"; its images of {side} pixels are resized to {side - side % patch}, where its patches cut off the border"
 

@@ -34,6 +34,7 @@ class StatedPreprocess:
 
     values: PreprocessValues  # values of `Preprocess`
     source: str  # file or library that states them, for the terminal
+    has_other_size: bool = False  # whether a processor makes images of another size than the network's config states
 
 
 IMAGENET: PreprocessValues = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -101,8 +102,11 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
     return {}, ""
 
 
-def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
-    """A preprocessor_config.json of transformers; `model_type` tells the class of old files. ValueError: others."""
+def from_hugging_face_config(config: Config, model_type: str = "") -> tuple[PreprocessValues, int | None]:
+    """(a preprocessor_config.json of transformers, side of its images); `model_type` tells the class of old files.
+
+    Without `do_resize` nothing states a resize or a side (None). ValueError: what it does is not supported.
+    """
     if not config.get("do_rescale", True):
         raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
     if not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
@@ -112,26 +116,31 @@ def from_hugging_face_config(config: Config, model_type: str = "") -> Preprocess
     family = _SUFFIX.sub("", kind)
     if family not in _PROCESSORS or any(config.get(key) for key in _UNSUPPORTED):
         raise ValueError(f"{kind or 'the processor'} resizes, pads or normalizes in a way that is not supported")
-    normalized, resizes = config.get("do_normalize", True), config.get("do_resize", True)
-    size = _stated(config, "size") if resizes else config.get("size")
-    resized = size.get("shortest_edge") or size.get("height") if isinstance(size, Mapping) else size
-    crops = bool(config.get("do_center_crop", "crop_size" in config))
-    crop = _stated(config, "crop_size") if crops else None
-    side = crop.get("height") if isinstance(crop, Mapping) else crop
-    crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _resize_mode(config, stated, crops)
+    normalized, crops = config.get("do_normalize", True), bool(config.get("do_center_crop", "crop_size" in config))
+    values: PreprocessValues = {
+        "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
+        "std": _deviations(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
+    }
+    if not config.get("do_resize", True):
+        if crops:
+            raise ValueError("do_resize is false, and a crop of pictures that are not resized is not supported")
+        return values, None
+    resized, mode = _side(_stated(config, "size")), _resize_mode(config, stated, crops)
+    side = _side(_stated(config, "crop_size")) if crops else resized
+    crop_fraction = _fraction(side / resized) if side and resized else 1.0
     if kind.startswith(_CONVNEXT) and resized:
         cropped = _floored_crop(resized, config.get("crop_pct") or _CONVNEXT_CROP)
         crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
     resample = 2 if family in _BILINEAR else 3  # numbers of Pillow's filters; classes differ
     if config.get("resample") is not None or family in _EITHER:
-        resample = _stated(config, "resample") if resizes else 2
-    return {
-        "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
-        "std": _deviations(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
-        "interpolation": _interpolation(resample),
-        "crop_fraction": crop_fraction,
-        "resize_mode": mode,
-    }
+        resample = _stated(config, "resample")
+    values |= {"interpolation": _interpolation(resample), "crop_fraction": crop_fraction, "resize_mode": mode}
+    return values, side
+
+
+def _side(size: Any) -> int:
+    """The side of a size: a number, a height, or the shorter edge."""
+    return int(size.get("shortest_edge") or size.get("height") or 0) if isinstance(size, Mapping) else int(size)
 
 
 def _stated(config: Config, key: str) -> Any:
@@ -155,7 +164,7 @@ def _resize_mode(config: Config, kind: str, crops: bool) -> ResizeMode:
         squashes = "shortest_edge" not in size
     else:
         squashes = not kind.startswith(_SHORTEST) if kind else not crops
-    return "squash" if squashes and config.get("do_resize", True) else "shortest"
+    return "squash" if squashes else "shortest"
 
 
 def from_open_clip_config(config: Config) -> PreprocessValues:

@@ -83,7 +83,7 @@ class PretrainedWeights:
         """What the weights lack for a command without classes: the end of their training, or values; "" for nothing."""
         sentences = [unfinished_text(self.unfinished)] if self.unfinished else []
         if guesses := self.guesses({"class_names"}):
-            sentences.append(f"{self.source} does not state these values, so they are guesses: {guesses}")
+            sentences.append(f"{self.source} does not settle these values, so they are guesses: {guesses}")
         return "; ".join(sentences)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:

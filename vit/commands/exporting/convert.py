@@ -105,7 +105,7 @@ def convert(
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
-        guessed = f"nothing states these values, so they are guesses: {guesses}"
+        guessed = f"nothing settles these values, so they are guesses: {guesses}"
         reporter.notice(f"WARNING: {guessed}; where one is wrong, the option of its name, such as --mean, replaces it")
     if pretrained.outside:
         others = f"{source} has other weights beside this network: {some_of(pretrained.outside, 5)}"

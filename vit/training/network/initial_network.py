@@ -164,7 +164,7 @@ def initial_network(
         facts += [*pretrained.facts(plan.preprocess), *report.facts()]
         if guesses := pretrained.guesses_of_training(network, plan.preprocess):
             notice(
-                f"WARNING: {model.init_from} does not state these values, so they are guesses: {guesses}; "
+                f"WARNING: {model.init_from} does not settle these values, so they are guesses: {guesses}; "
                 "--model.network.num_heads and --model.preprocess.mean, ... replace them"
             )
         has_new_head, new_rows = bool(report.initialized), report.new_rows
