@@ -73,6 +73,10 @@ def test_class_names_of_a_folder(tmp_path):
         ),
         (lambda w: {**w, "pos_embed": torch.ones(1, 12, 64)}, "not a square of patches"),
         (lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 12)}, r"not \(D, 3, P, P\)"),
+        (
+            lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 1, 2, 2)},
+            r"64, 1, 2, 2\), not .* of 3 channels \(in_chans\); give weights of a plain RGB ViT",
+        ),
         (lambda w: {k.replace("blocks.1", "blocks.9999"): v for k, v in w.items()}, "with gaps"),
     ],
 )

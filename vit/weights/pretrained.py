@@ -154,7 +154,7 @@ class PretrainedWeights:
         except UndecidedError as error:
             raise CheckpointError(f"{self.source}: {error}", _deciding([error.option])) from error
         except Exception as error:  # an untrusted file may hold tensors of any shape
-            raise CheckpointError(f"{self.source}: {first_line(error)}", "give the weights of a plain ViT") from error
+            raise CheckpointError(f"{self.source}: {first_line(error)}", "give weights of a plain RGB ViT") from error
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
         """The network that these weights are for, filled with them, for images of its own or another size.

@@ -216,7 +216,7 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
             raise ValueError(f"there is no {name}")
     kernel = weights["patch_embed.proj.weight"]
     if kernel.ndim != 4 or kernel.shape[1] != 3 or kernel.shape[2] != kernel.shape[3]:
-        raise ValueError(f"patch_embed.proj.weight is {tuple(kernel.shape)}, not (D, 3, P, P)")
+        raise ValueError(f"patch_embed.proj.weight is {tuple(kernel.shape)}, not (D, 3, P, P) of 3 channels (in_chans)")
     D, P = kernel.shape[0], kernel.shape[2]
     hidden, narrowed = weights["blocks.0.mlp.fc1.weight"].shape[0], weights["blocks.0.mlp.fc2.weight"].shape[-1]
     num_registers = weights["reg_token"].shape[1] if "reg_token" in weights else 0
