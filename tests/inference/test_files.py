@@ -79,6 +79,9 @@ def test_a_list_ends_a_name_at_the_end_of_a_line_alone(tree):
     names = [" a.png", "b.png ", "a\u2028b.png", "a\x85b.png", "a\x1cb.png", "a\x0cb.png"]
     (tree / "list.txt").write_bytes("\r\n".join(["\ufeff" + names[0], *names[1:], "", ""]).encode())
     assert list_files(["list.txt"], recursive=False).paths == names
+    beside = list_files(["list.txt", "a.png"], recursive=False)
+    assert beside.paths == ["list.txt", "a.png"]
+    assert beside.remarks == "not read as a list, because IMAGES has other inputs, too: list.txt"
 
 
 @pytest.mark.faults("D12")

@@ -11,7 +11,7 @@ from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_
 from vit.data.core.image_files import has_image_extension, is_folder
 from vit.data.sources.csv_cells import ListedFiles
 from vit.data.sources.image_csv import given_columns, read_image_csv
-from vit.errors import DataError, UsageError, nearest, path_beside
+from vit.errors import DataError, UsageError, nearest, path_beside, some_of
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -101,13 +101,15 @@ def list_files(
     """
     skipped_folders, notes = dict[str, int](), list[str]()
     input_paths = [Path(os.path.expanduser(item)) for item in inputs]
-    if input_paths and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in input_paths):
-        listed = [_listed(path, columns, notes) for path in input_paths]
+    lists = [path for path in input_paths if path.name.lower().endswith((*TABLES, NAMES)) and path.is_file()]
+    if lists and len(lists) == len(inputs):
+        listed = [_listed(path, columns, notes) for path in lists]
         keep_repeats = True
     else:
         for item in inputs[:1]:
             columns.refuse(os.fspath(item))
         listed = [_named(os.fspath(item), recursive, skipped_folders) for item in inputs]
+        notes += [f"not read as a list, because IMAGES has other inputs, too: {some_of(map(str, lists))}"] * bool(lists)
     paths = [path for part in listed for path in part]
     if not paths:
         count = sum(skipped_folders.values())
