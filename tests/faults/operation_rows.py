@@ -290,7 +290,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Predictions in parts": (
         Fault("P4", "a worker of vit predict --parts that is killed",
               "its part is absent, and another worker or the same command computes it; no row is missing or twice"),
-        Fault("L13", "--parts with the folder of another command, with files of others, or after images have changed",
+        Fault("L13", "--parts with the folder of another command, with files of others, or with other names of images",
               "refused with the first difference; nothing in the folder changes", 2),
         Fault("L14", "a part that is missing, damaged, of another model or at the place of another; a damaged manifest",
               "`--merge` names each of them, and writes nothing", 3),
