@@ -221,5 +221,5 @@ def test_a_network_that_timm_cannot_resize_keeps_its_size(tmp_path):
     found = open_pretrained(str(tmp_path / "hiera_tiny_224.safetensors"))
     with torch.device("meta"):
         other = create_network("hiera_tiny_224", 2, 256)
-    with pytest.raises(CheckpointError, match=r"pos_embed is .*the weights choose hiera_tiny_224 of 224 pixels"):
+    with pytest.raises(CheckpointError, match=r"pos_embed is .*for hiera_tiny_224 of 224 pixels"):
         found.check_fit(other)
