@@ -29,6 +29,7 @@ class DamagedFileError(DataError, ValueError):
 
     __repr__ = __str__  # an error around it shows others by their type
 
+
 def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """Raise DamagedFileError for a device, a FIFO, or a file that is too large; OSError where there is none."""
     status = path.stat()
