@@ -158,7 +158,7 @@ def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_clas
     assert again.code == 0 and warning in again.err
     assert said in json.loads((tmp_path / "again" / "metrics.json").read_text())["warning"]
     study = ("study", data, "--networks", f"vit_nano_patch2_8 {' '.join(map(str, TINY[2:-2]))}", "--sizes", "all",
-             "--seeds", 1, "--budget", "steps:1", "--wandb", "off", "--dry_run", "--out", tmp_path)  # fmt: skip
+             "--seeds", 1, "--budget", "recipe", "--wandb", "off", "--dry_run", "--out", tmp_path)  # fmt: skip
     assert "copies of images in other splits" in vit(*study, *divided).err
 
 
