@@ -53,7 +53,7 @@ def test_a_recipe_fits_some_data(name, draw_classes, digits_run, tmp_path):
     if recipe.data.source != "digits":
         recipe = replace(recipe, data=replace(recipe.data, source=str(draw_classes(tmp_path, ("a", "b"), 40))))
         recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
-    if recipe.model.freeze != "none":
+    if recipe.model.freeze != "none" or recipe.model.lora is not None:
         recipe = replace(recipe, model=replace(recipe.model, init_from=str(digits_run.best)))
     plan = plan_of(recipe)
     assert plan.total_steps >= (200 if recipe.optim.epochs == "auto" else recipe.optim.epochs)

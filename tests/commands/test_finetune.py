@@ -77,6 +77,8 @@ def test_lora_brings_a_recipe_that_lies_above(printed, tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {lora: 4}\noptim: {lr: 0.02}\n")
     mine = printed("digits", "--config", "mine.yaml")
     assert (mine["optim"]["lr"], mine["optim"]["layer_decay"]) == (0.02, 1.0)
+    assert printed("digits", "--config", "lora")["model"]["lora"] == 16  # before, all weights trained at LoRA's rate
+    assert printed("digits", "--config", "lora", "--lora", 8) == lora
 
 
 @pytest.mark.parametrize("source", ["digits", "fashion_mnist", "cifar10"])

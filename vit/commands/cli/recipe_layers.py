@@ -70,7 +70,6 @@ class RecipeLayers:
         if not self.configs and source in shipped_configs():
             shipped = self._read(_shipped(source, _network(layers)))
             below.append(_section("data", shipped) if is_pretrained else shipped)
-        layers = self._above(below)
         if is_pretrained:
             below.append(self._read(FINETUNE))
         if layers.get("model.lora") is not None:
