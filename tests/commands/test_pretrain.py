@@ -263,6 +263,8 @@ def test_the_page_can_be_written_again(vit, pretrained):
     assert (run / "report.html").read_bytes() == before
     page = before.decode()
     assert "Nearest neighbors" in page and "Augmented training images" in page and "Reconstructions" not in page
+    assert "images without labels" not in page  # they have labels, which are not learned
+    assert "vit train DATA --init_from RUN</code> starts" in page  # a folder's name alone is not its path
 
 
 @pytest.mark.faults("A13")
