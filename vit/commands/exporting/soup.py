@@ -65,12 +65,14 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     source = _same_images(paths, reporter)
     loaded = {run: load(checkpoint_of(Path(run))) for run in paths}
     network, first = loaded[paths[0]]
-    for run, (_, description) in loaded.items():
+    for run, (other, description) in loaded.items():
         if description.multilabel is not None:
             raise UsageError(f"{run} gives an image several labels, and vit soup is for one class", "leave it out")
-        for what, field in (("networks", "spec"), ("classes", "class_names"), ("preprocessing", "preprocess")):
+        for what, field in (("classes", "class_names"), ("preprocessing", "preprocess")):
             if getattr(first, field) != getattr(description, field):
                 raise UsageError(f"{paths[0]} and {run} have different {what}", "give runs of one recipe")
+        if network.config != other.config:
+            raise UsageError(f"{paths[0]} and {run} have different networks", "give runs of one recipe")
 
     def scored(weights: Weights, samples: "Samples") -> "ScoredImages":
         network.load_state_dict(weights)

@@ -64,9 +64,8 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
 
 def network_text(plan: "Plan") -> str:
     """Size and cost of the network."""
-    cost = plan.cost
-    flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
-    words = f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
+    cost, side = plan.cost, plan.preprocess.image_size
+    words = f"{cost.parameters:,} parameters, {cost.flops / 1e6:,.0f} MFLOPs an image, {side} pixels"
     window, channels = plan.preprocess.window, plan.preprocess.channels
     if channels != 3:
         words += f", {count_of(channels, 'channel')}"
