@@ -96,7 +96,7 @@ def explain(
     warn_of_unfinished(predictor.lacks, reporter)
     explainer = Explainer(predictor, method, label, layers, faithfulness)
     folder = new_folder(wanted, Path("explanations"))
-    reporter.notice(f"{files}, {', '.join(explainer.methods)}, {predictor.engine.device.type}")
+    reporter.notice(f"{files}, {', '.join(explainer.methods)}, {predictor.engine.device.type}, 32-true")
     reporter.notice(listed.remarks)
     page = ExplainPage(f"Explanations of {files}", list(explainer.methods), lacks=predictor.lacks)
     page_file, unreadable = ExplanationsLayout(folder).page_path, dict[str, str]()
