@@ -77,6 +77,7 @@ def test_it_learns_and_says_what_is_trained(tuned, digits_run):
     head = 65 * 10
     assert trained == adapters + head and kept == before["parameters"] - head
     assert "in 16 linear layers, and the head" in answer.err and "adamw, learning rate 0.002," in answer.out
+    assert "; LoRA of rank 4" in answer.out  # in the plan, which --dry_run shows, too
 
 
 def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft):

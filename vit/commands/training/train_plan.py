@@ -169,7 +169,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     from vit.training.network.initial_network import fits_head
 
     empty = plan.spec.build_empty(plan.preprocess.image_size)
-    words = f"weights of {weights}" + f", {why}" * bool(why)
+    words = f"weights of {weights}" + f", {why}" * bool(why) + f"; LoRA of rank {model.lora}" * bool(model.lora)
     if plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None:
         words += "; a last layer for new classes is fitted first, by a linear probe"
     if plan.kept_rows:
