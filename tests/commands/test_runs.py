@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 from tests.browser import browser  # noqa: F401  a fixture
+from tests.report.pages import Page
 from vit.checkpoints import locking
 from vit.checkpoints.run import RunDirectory
 from vit.checkpoints.run_list import list_runs
@@ -176,6 +177,14 @@ def test_thousands_of_runs_are_listed_in_seconds(folder):
     began = time.perf_counter()
     assert len(list(list_runs(folder))) == 1006
     assert time.perf_counter() - began < 10
+
+
+def test_the_page_has_a_row_and_a_link_for_each_run(vit, folder, here):
+    assert vit("runs", folder, "--page", "page/runs.html").code == 0
+    page = Page((here / "page" / "runs.html").read_text())
+    links = {one["href"] for one in page.of("a")}
+    assert {f"./../runs/{data}/vit/2026010{day}-120000/report.html" for data, day in (("cats", 1), ("dogs", 4))} <= links
+    assert all(f"{percent} %" in page.text for percent in ("50.00", "95.00", "90.00", "10.00"))
 
 
 @pytest.mark.slow
