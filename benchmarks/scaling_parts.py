@@ -201,7 +201,8 @@ def _split_and_check(source: Any, folder: Path, found: Numbers, count: int) -> N
         for samples in source.splits.values():
             samples.fingerprint()
     with _measured(found, "write splits.csv", count):
-        write_splits(source, folder / "splits.csv")
+        contents = {split: list(samples.paths) for split, samples in source.splits.items()}
+        write_splits(source, folder / "splits.csv", contents)
     with _measured(found, "read splits.csv", count):
         read_splits(folder / "splits.csv")
     images, scanned = ImageList(source), ScannedImages(np.zeros(count, FACTS))

@@ -19,12 +19,7 @@ from vit.plain_files import check_regular
 CsvValue = str | int | float | None
 
 _OF_VIT = (  # how the headers of our tables begin, of which some are given as DATA
-    *(
-        ("path", label, "split", *more)
-        for label in ("label", "labels")
-        for more in (("content",), ("name",), ("group", "name"))
-    ),
-    ("path", "label", "suggested"),
+    ("path", "label", "split", "content"), ("path", "labels", "split", "content"), ("path", "label", "suggested"),
     ("path", "label", "predicted"), ("path", "labels", "predicted"), ("path", "status"),
 )  # fmt: skip
 _BEGINS = r"(?:\A|(?<=[;\t\r\n]))"  # of a cell, in any spreadsheet

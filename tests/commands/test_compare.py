@@ -27,6 +27,7 @@ def run(here):
         folder = here / name
         (folder / "predictions").mkdir(parents=True)
         (folder / "config.yaml").write_text("")
+        (folder / "splits.csv").write_text("path,label,split,content,name\n")
         result = RunResult(
             spec=NetworkSpec(network, 2), image_size=8, parameters=1, flops=1, data="photos",
             num_images={"train": 9, "test": len(guesses)}, fingerprints={"train": "xyz", "test": print_of_test},

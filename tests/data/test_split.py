@@ -163,14 +163,15 @@ def test_written_splits_read_back_as_they_were(tmp_path: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     before = with_all_splits(open_source(str(tmp_path / "data")), 0.2, 0.2, seed=0)
-    write_splits(before, tmp_path / "splits.csv")
+    hashes = {split: [f"{place}" for place in range(len(samples))] for split, samples in before.splits.items()}
+    write_splits(before, tmp_path / "splits.csv", hashes)
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == before.class_names and members(after) == members(before)
     assert {split: len(samples) for split, samples in after.splits.items()} == {"train": 21, "validation": 7, "test": 7}
-    write_splits(after, tmp_path / "again.csv")  # a run that starts from splits.csv writes another one
+    write_splits(after, tmp_path / "again.csv", hashes)  # a run that starts from splits.csv writes another one
     assert members(open_source(str(tmp_path / "again.csv"))) == members(before)
     with pytest.raises(FileExistsError):
-        write_splits(before, tmp_path / "splits.csv")
+        write_splits(before, tmp_path / "splits.csv", hashes)
 
 
 def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> None:
@@ -178,7 +179,9 @@ def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> N
         path = tmp_path / "data" / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    write_splits(with_all_splits(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
+    cut = with_all_splits(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0)
+    hashes = {split: [""] * len(samples) for split, samples in cut.splits.items()}
+    write_splits(cut, tmp_path / "splits.csv", hashes)
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
     assert after.notes == ["validation has no image of 1 class: a (2 of 3 classes have validation images)"]
@@ -215,6 +218,7 @@ def test_a_split_for_calibration_is_refused_as_data(tmp_path: Path) -> None:
 
 def test_a_list_of_a_run_with_another_split_is_damaged(tmp_path: Path) -> None:
     """Its images would otherwise be of no split, without a word."""
-    (tmp_path / "splits.csv").write_text("path,label,split\n1.png,a,train\n2.png,a,tset\n")
+    table = "path,label,split,content,name\n1.png,a,train,0,1.png\n2.png,a,tset,1,2.png\n"
+    (tmp_path / "splits.csv").write_text(table)
     with pytest.raises(DataError, match="is damaged: it has the split 'tset'"):
         read_splits(tmp_path / "splits.csv")

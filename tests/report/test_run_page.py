@@ -74,11 +74,13 @@ def make(tmp_path):
         samples = Samples(list(paths), scored.labels, arrays=pixels)
         run = RunDirectory(tmp_path / "run")
         run.path.mkdir()
-        run.config_path.write_text("data:\n  source: photos\n")
+        preprocess = "{window: null, channels: 3, color_profiles: convert}"
+        run.config_path.write_text(f"data:\n  source: photos\nmodel:\n  preprocess: {preprocess}\n")
         run.metrics_path.write_text(METRICS)
         write_json(run.class_names_path, {"classes": list(class_names)})
-        rows = "".join(f"train/{name}.png,{name},train\n" for name in class_names if name.replace(" ", "").isalnum())
-        run.splits_path.write_text(f"path,label,split\n{rows}")
+        names = [name for name in class_names if name.replace(" ", "").isalnum()]
+        rows = "".join(f"train/{name}.png,{name},train,0,{name}.png\n" for name in names)
+        run.splits_path.write_text(f"path,label,split,content,name\n{rows}")
         scored.write(run.scored_path("test"), class_names)
         result = RunResult(
             spec=NetworkSpec("vit_tiny", len(class_names)), image_size=8, versions=versions(),

@@ -28,8 +28,8 @@ def study_of(folder, left_out, images=None, base="/data/photos/", groups=None):
         run.path.mkdir(parents=True)
         of_images = (groups or {}).get(network)
         ends = [""] * len(own) if of_images is None else [f",{group}" for group in of_images]
-        header = "path,label,split" + ("" if of_images is None else ",group")
-        lines = [header, *(f"{base}{name},x,test{end}" for name, end in zip(own, ends, strict=True))]
+        header = f"path,label,split,content{'' if of_images is None else ',group'},name"
+        lines = [header, *(f"{base}{name},x,test,{name}{end},{name}" for name, end in zip(own, ends, strict=True))]
         run.splits_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         correct = np.array(right, dtype=bool)[kept]
         fingerprint = Samples([own[place] for place in kept], np.zeros(len(kept), np.int64), folder).fingerprint()

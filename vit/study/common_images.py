@@ -5,7 +5,7 @@ A list of ImageNet has 1.3 million rows. So the bytes of the lists are compared 
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -121,43 +121,22 @@ def _are_measured(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]
 
 
 @dataclass(frozen=True)
-class ImageSet:
-    """Images with their labels, in any order and any folder."""
-
-    by_content: str  # hash of their contents; "" where no content is known
-    by_path: str
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[str, SplitRow]]) -> Self:
-        """The images of rows, each with its split."""
-        by_path = _hash(f"{split}\0{row.label}\0{row.path}" for split, row in rows)
-        by_content = _hash(f"{split}\0{row.label}\0{row.content_hash or row.path}" for split, row in rows)
-        return cls(by_content if any(row.content_hash for _, row in rows) else "", by_path)
-
-    def is_same(self, other: "ImageSet") -> bool:
-        """Whether both are the same images: by their contents where both know these, else by their paths."""
-        if self.by_content and other.by_content:
-            return self.by_content == other.by_content
-        return self.by_path == other.by_path
-
-
-@dataclass(frozen=True)
 class LearnedImages:
     """The training, validation and calibration images of a run."""
 
     num_train: int
-    train: ImageSet
-    choosing: ImageSet
+    train: str  # hash of the training images, their contents and labels, in any order and any folder
+    choosing: str  # hash of the others
     paths: Labels  # (n,) number of each training image's path, within this process
-    contents: Labels  # (n,) number of each training image's content, within this process; 0: not known
+    contents: Labels  # (n,) number of each training image's content, within this process; 0: it could not be read
 
     @classmethod
     def of(cls, listed: Mapping[str, Sequence[SplitRow]]) -> Self:
         train = listed.get("train", ())
         return cls(
             len(train),
-            ImageSet.of([("train", row) for row in train]),
-            ImageSet.of([(split, row) for split in _CHOOSING for row in listed.get(split, ())]),
+            _hash({"train": train}),
+            _hash({split: listed.get(split, ()) for split in _CHOOSING}),
             np.fromiter((hash(row.path) for row in train), dtype=np.int64, count=len(train)),
             np.fromiter((hash(row.content_hash) for row in train), dtype=np.int64, count=len(train)),
         )
@@ -168,10 +147,10 @@ class LearnedImages:
         `is_same_draw`: both use all training images, or subsets that one seed has drawn. Subsets of other seeds are
         other images, and an image of both must have one content.
         """
-        if not self.choosing.is_same(other.choosing):
+        if self.choosing != other.choosing:
             return False
         if is_same_draw:
-            return self.train.is_same(other.train)
+            return self.train == other.train
         _, mine, theirs = np.intersect1d(self.paths, other.paths, return_indices=True)
         pairs = self.contents[mine], other.contents[theirs]
         return not ((pairs[0] != pairs[1]) & (pairs[0] != 0) & (pairs[1] != 0)).any()
@@ -179,9 +158,9 @@ class LearnedImages:
 
 @dataclass(frozen=True)
 class StudyImages:
-    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list."""
+    """The images of a run. Everything is empty where all runs have the same list."""
 
-    test: Sequence[str] = ()  # content hash of each measured test image; "" where it is not known
+    test: Sequence[str] = ()  # content hash of each measured test image
     groups: Labels | None = None  # (T,) number of each measured test image's group; None where images have none
     learned: LearnedImages | None = None  # images that the run has learned from; None: not read
 
@@ -191,14 +170,17 @@ def listed_images(runs: FinishedRuns) -> list[StudyImages]:
 
     DataError where a list is damaged, or does not fit the result of its run.
     """
-    hashes = [_file_hash(run) for run, _ in runs]
+    hashes = []
+    for run, _ in runs:
+        with open(run.splits_path, "rb") as file:
+            hashes.append(hashlib.file_digest(file, "blake2b").hexdigest())
     known: dict[tuple[str, str], StudyImages] = {}
     images = []
     for (run, result), file_hash in zip(runs, hashes, strict=True):
         key = (file_hash, f"{result.left_out.get('test')} {result.num_images['test']}")
         if key not in known:
             known[key] = StudyImages()
-            if file_hash and (len(set(hashes)) > 1 or lists_groups(run.splits_path)):
+            if len(set(hashes)) > 1 or lists_groups(run.splits_path):
                 listed = read_splits(run.splits_path)
                 rows = _measured_rows(run, result, listed.get("test", []))
                 groups = numbered([row.group for row in rows])
@@ -208,20 +190,14 @@ def listed_images(runs: FinishedRuns) -> list[StudyImages]:
 
 
 def changed_places(first: StudyImages, other: StudyImages) -> list[int]:
-    """The places of test images whose contents differ between two runs. Where a hash is unknown, none is found."""
-    pairs = enumerate(zip(first.test, other.test, strict=False))  # one of them is empty where no list is there
-    return [place for place, (mine, theirs) in pairs if mine and theirs and mine != theirs]
+    """The places of test images whose contents differ between two runs."""
+    pairs = enumerate(zip(first.test, other.test, strict=True))
+    return [place for place, (mine, theirs) in pairs if mine != theirs]
 
 
-def _file_hash(run: RunDirectory) -> str:
-    """The hash of the list's bytes; "" where there is no list."""
-    if not run.splits_path.is_file():
-        return ""
-    with open(run.splits_path, "rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
-
-
-def _hash(lines: Iterable[str]) -> str:
+def _hash(listed: Mapping[str, Sequence[SplitRow]]) -> str:
+    """A hash of the images of some splits. Images that could not be read count by their paths."""
+    lines = [f"{split}\0{row.label}\0{row.content_hash or row.path}" for split, rows in listed.items() for row in rows]
     digest = hashlib.blake2b(digest_size=16)
     for line in sorted(lines):
         digest.update(line.encode("utf-8", "surrogateescape") + b"\n")

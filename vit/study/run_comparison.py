@@ -33,8 +33,7 @@ class FinishedRun:
     result: RunResult
     rows: list[ScoredRow]  # one row for each test image, in the order of the split
     groups: Labels | None = None  # (T,) number of each test image's group; None where images have none
-    # images that the run has learned from; None: not known, or those of all compared runs
-    learned: LearnedImages | None = None
+    learned: LearnedImages | None = None  # images that the run has learned from; None: all compared runs have the same
     recipe: Mapping[str, JsonValue] = field(default_factory=dict)  # as plain values; empty where it cannot be read
 
     @property
@@ -59,7 +58,7 @@ class FinishedRun:
         return self.result.seed if data.get("subset_seed") is None else data["subset_seed"]
 
     def learned_like(self, other: "FinishedRun") -> bool:
-        """Whether both have learned from the same images, as far as that is known; a seed may draw its own subset."""
+        """Whether both have learned from the same images; a seed may draw its own subset."""
         if self.learned is None or other.learned is None or self.learned is other.learned:
             return True
         return self.learned.is_same(other.learned, self.draw == other.draw)
@@ -117,8 +116,9 @@ def _open(path: Path) -> tuple[RunDirectory, FinishedRun]:
         )
     if "test" not in result.fingerprints:
         raise UsageError(f"{path} has no test images", "train with --data.test above 0")
-    if not scored.is_file():
-        raise DataError(f"{run.path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
+    for file in (scored, run.splits_path):
+        if not file.is_file():
+            raise DataError(f"{run.path} has no {file.relative_to(run.path)}", "restore the file, or train again")
     rows = read_scored(scored, result.num_images["test"])
     try:
         recipe = parse_yaml(read_text(run.config_path))

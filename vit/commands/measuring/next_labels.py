@@ -108,8 +108,6 @@ def next_labels(
         fix = "choose by the probabilities of 'vit predict --probabilities'"
         raise UsageError("vit data next takes a run of one class for an image, and this one gives several", fix)
     rows = splits_of_run(directory)
-    if not all(row.content_hash for row in rows.get("train", ())[:1]):
-        raise DataError(f"{directory.splits_path} has no hashes, so known images cannot be left out", "train again")
     if aside := len(rows.get("calibration", ())):
         reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
     if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):

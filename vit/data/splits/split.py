@@ -17,10 +17,10 @@ from vit.data.core.groups import UNDO
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.stratified import describe_division, group_folds, iteratively_stratified, stratified
 from vit.errors import DataError, UsageError
-from vit.tasks.task import MULTI_LABEL, Task, task_of_columns
+from vit.tasks.task import Task, task_of_columns
 
 SPLITS = ("train", "validation", "test", "calibration")
-COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
+GROUP = "group"  # column of splits.csv, where images have groups
 NAME = "name"  # its last column: the path below the folder of the images, as predictions/*.csv have it
 
 
@@ -142,23 +142,25 @@ class SplitRow(NamedTuple):
 
     path: str  # absolute path of the file; a name for an image of a data set without files
     label: str  # class name; the text of `label_text` where an image may have several labels
-    content_hash: str = ""  # hash of the file's bytes, or of the pixels; "" for unreadable files
+    content_hash: str  # hash of the file's bytes, or of the pixels; "" for unreadable files
     group: str = ""  # the image's group; "" where images have none
 
 
-def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Write `splits.csv`: every image with its label and split; its content hash and its group where they are known."""
-    more = {} if hashes is None else {CONTENT: "content_hash"}
-    if any(samples.groups is not None for samples in source.splits.values()):
-        more[GROUP] = "group"
-    with new_table(path, ("path", source.task.column, "split", *more, NAME), mode="x") as table:
+def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]) -> None:
+    """Write `splits.csv`: every image with its label, split and content hash, and its group where images have some."""
+    has_groups = any(samples.groups is not None for samples in source.splits.values())
+    with new_table(path, _columns(source.task, has_groups), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row, name in zip(rows, source.splits[split].paths, strict=True):
-                table.row((row.path, row.label, split, *(getattr(row, one) for one in more.values()), name))
+                table.row((row.path, row.label, split, row.content_hash, *[row.group] * has_groups, name))
+
+
+def _columns(task: Task, has_groups: bool) -> list[str]:
+    return ["path", task.column, "split", "content", *[GROUP] * has_groups, NAME]
 
 
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
-    """The rows of each split, as `write_splits` writes them."""
+    """The rows of each split, as `write_splits` writes them; without `hashes`, no content hash is known."""
     rows_of: dict[str, list[SplitRow]] = {}
     for split in (split for split in SPLITS if split in source.splits):
         samples = source.splits[split]
@@ -175,16 +177,17 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
 
 def listed_task(path: Path) -> Task:
     """The task of a readable `splits.csv`."""
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return task_of_columns(file.readline().strip().split(",")[: len(COLUMNS)])
+    return task_of_columns(_header(path))
 
 
 def lists_groups(path: Path) -> bool:
     """Whether there is a readable `splits.csv` that has the group of each image."""
-    if not path.is_file():
-        return False
+    return path.is_file() and GROUP in _header(path)
+
+
+def _header(path: Path) -> list[str]:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return GROUP in file.readline().strip().split(",")[len(COLUMNS) :]
+        return file.readline().strip().split(",")
 
 
 def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | None:
@@ -207,15 +210,15 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     rows_of: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        more = [name for name in (CONTENT, GROUP, NAME) if name in header]
-        if header not in ([*COLUMNS, *more], [COLUMNS[0], MULTI_LABEL.column, COLUMNS[2], *more]):
-            raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        for name, label, split, *others in rows:
-            if split not in SPLITS:
-                raise ValueError(f"it has the split {split!r}")
-            cells = dict(zip(more, others, strict=True))
-            row = SplitRow(name, label, cells.get(CONTENT, ""), cells.get(GROUP, ""))
-            rows_of.setdefault(split, []).append(row)
+        task = task_of_columns(header)
+        if header != (columns := _columns(task, GROUP in header)):
+            raise ValueError(f"its columns are not {','.join(columns)}")
+        for row in rows:
+            cells = dict(zip(columns, row, strict=True))
+            if cells["split"] not in SPLITS:
+                raise ValueError(f"it has the split {cells['split']!r}")
+            image = SplitRow(cells["path"], cells[task.column], cells["content"], cells.get(GROUP, ""))
+            rows_of.setdefault(cells["split"], []).append(image)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
     return rows_of

@@ -189,9 +189,9 @@ def examples_of(model: Path, folder: Path) -> list[str]:
 
 
 def _is_unchanged(row: SplitRow) -> bool:
-    """Whether the file of an image is there, with the content of the training, as far as that is known."""
+    """Whether the file of an image is there, with the content of the training."""
     try:
-        return content_hash(read_bytes(row.path)) == row.content_hash or not row.content_hash
+        return content_hash(read_bytes(row.path)) == row.content_hash
     except ImageError:
         return False
 

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -151,16 +150,14 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 def _seen_among(run: RunDirectory, rows: Mapping[str, Sequence[SplitRow]]) -> dict[str, dict[str, Labels]]:
     """Indices of the rows of each split whose images a run was trained, validated or calibrated on, by split of `SEEN`.
 
-    Images are recognized by content, with any name. Without content hashes they are recognized by path.
+    Images are recognized by content, with any name.
     """
     listed = splits_of_run(run)
-    by_content = any(row.content_hash for rows_of_run in listed.values() for row in rows_of_run)
-    key = attrgetter("content_hash" if by_content else "path")
-    used: dict[str, str] = {}  # {content hash or path: the first of the splits `SEEN` that has the image}
+    used: dict[str, str] = {}  # {content hash: the first of the splits `SEEN` that has the image}
     for name in reversed(SEEN):
-        used |= {key(row): name for row in listed.get(name, ())}
+        used |= {row.content_hash: name for row in listed.get(name, ())}
     used.pop("", None)
-    names = {split: np.array([used.get(key(row), "") for row in some], np.str_) for split, some in rows.items()}
+    names = {split: np.array([used.get(row.content_hash, "") for row in some], np.str_) for split, some in rows.items()}
     return {split: {name: np.flatnonzero(some == name) for name in SEEN} for split, some in names.items()}
 
 
