@@ -64,13 +64,7 @@ class Reporter:
         for text in [*lines[:most], *["..."] * (len(lines) > most)]:
             _print(self._warnings, f"  {text}")
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[object]],
-        title: str | None = None,
-        spare: Sequence[str] = (),
-    ) -> None:
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], spare: Sequence[str] = ()) -> None:
         """Print a table, if it has rows. A narrow terminal leaves `spare` columns out, whose values stand elsewhere."""
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
         if not cells:
@@ -83,7 +77,7 @@ class Reporter:
             left_out = shown.index(name)
             del shown[left_out]
             cells = [row[:left_out] + row[left_out + 1 :] for row in cells]
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, pad_edge=False, header_style="bold")
         for column, name in enumerate(shown):
             numeric = all(row[column][:1].isdigit() or row[column][:1] in "-.<>" for row in cells)
             # in a narrow terminal, paths and names are folded, also those of columns, and numbers are not

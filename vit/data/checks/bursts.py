@@ -36,12 +36,12 @@ _CACHED_FROM = 2000  # images: less take no time
 _found: dict[str, list[list[int]]] = {}  # clusters by `_key`: a plan is made several times
 
 
-def with_bursts(source: Source, progress: "Progress | None" = None) -> Source:
+def with_bursts(source: Source) -> Source:
     """The source, whose images with equal contents, or nearly equal ones, are one group. Other images stand alone.
 
     Groups that the images have are kept whole, and are joined where they share a file.
     """
-    clusters = clusters_of(source, progress)
+    clusters = clusters_of(source)
     if clusters is None:
         return source  # a fold refuses it
     samples, notes = list(source.splits.values()), list(source.notes)

@@ -53,15 +53,14 @@ _OWN_PICTURE = re.compile(  # of vit explain, vit inspect and vit evaluate
 _DEPTH = 3  # levels between a folder of runs and a run: DATA, NETWORK and TIME
 
 
-def image_files(
-    folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset(), without_outputs: bool = False
-) -> list[str]:
+def image_files(folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset()) -> list[str]:
     """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
+
+    Folders that this program wrote are skipped, which hold its own pictures.
 
     Args:
         skipped: counts of skipped entries by kind; this function adds to them.
         outside: folders that are not part of this one, for example its parents and other class folders.
-        without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
     """
     paths: list[str] = []
     seen = set(outside)
@@ -84,11 +83,10 @@ def image_files(
             name = os.path.join(relative, entry.name)
             if is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
+            elif is_folder(entry) and holds_outputs(Path(entry.path)):
+                skipped[f"{_OUTPUTS}{name}/"] += 1
             elif is_folder(entry):
-                if without_outputs and holds_outputs(Path(entry.path)):
-                    skipped[f"{_OUTPUTS}{name}/"] += 1
-                else:
-                    walk(name)
+                walk(name)
             elif not is_image(entry):
                 skipped[f"{_ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
             elif entry.is_symlink() and not os.path.exists(entry.path):

@@ -192,7 +192,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 notes.append(f"{pair} are one class: they differ only in spaces around the name or in Unicode form")
             class_folder = root / folder / name
             skipped_here: Counter[str] = Counter()
-            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}, True))
+            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}))
             if not files and split == "train" and not allow_empty:
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
                 fix = how_to_convert_skipped(skipped_here, class_folder)

@@ -118,7 +118,7 @@ def _has_classes(folder: Path) -> bool:
 
 def _unlabeled_folder(folder: Path) -> Source:
     skipped: Counter[str] = Counter()
-    paths = sorted(image_files(folder, skipped, without_outputs=True))
+    paths = sorted(image_files(folder, skipped))
     if not paths:
         instead = f" ({describe_skipped(skipped)})" if skipped else ""
         fix = how_to_convert_skipped(skipped, folder) or "give a folder that holds images, at any depth"
