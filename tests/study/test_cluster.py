@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import write_answer
+from vit.commands.cli.arguments import ExecutorOptions
 from vit.errors import UsageError
 from vit.extras.slurm import tasks as slurm_tasks
 from vit.extras.slurm.tasks import alive, largest_array
@@ -31,15 +32,15 @@ def work_of(folder, some, options=None, notify=None):
     ("given", "words"),
     [
         ({"tyme": "4h"}, "did you mean 'time'"),
-        ({"cpus": "two"}, "--cluster.cpus two"),
-        ({"cpus": 0}, "give 1 or more"),
-        ({"gpus": -1}, "give 0 or more"),
-        ({"memory": "nan"}, "--cluster.memory nan"),
+        ({"cpus": "two"}, "--cluster.cpus is two; give a whole number"),
+        ({"cpus": 0}, "give a number >0"),
+        ({"gpus": -1}, "give a number >=0"),
+        ({"memory": "nan"}, "--cluster.memory is nan"),
     ],
 )
 def test_wrong_options_are_refused(given, words):
     with pytest.raises(UsageError, match=words.replace(".", r"\.")):
-        ClusterOptions.of(given)
+        _ = ExecutorOptions(executor="slurm", cluster=given).cluster_options
 
 
 def test_every_cell_is_in_one_task(tmp_path, monkeypatch):

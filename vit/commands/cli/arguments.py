@@ -5,13 +5,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
-from vit.commands.cli.options import options_of
+from vit.commands.cli.options import options_of, read_word
 from vit.console import Reporter, interval
-from vit.errors import ResourceError, UsageError
+from vit.errors import ResourceError, UsageError, nearest
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
@@ -156,7 +156,12 @@ class ExecutorOptions:
         """What a task of a cluster asks for; UsageError for a wrong value, or without a cluster."""
         if self.cluster and self.executor == "local":
             raise UsageError("--cluster.* without a cluster", "give --executor slurm or --executor ray")
-        return ClusterOptions.of(self.cluster)
+        known, values = {option.name: option for option in options_of(ClusterOptions)}, dict[str, Any]()
+        for name, value in self.cluster.items():
+            if name not in known:
+                raise UsageError(f"there is no option --cluster.{name}", nearest(name, known))
+            values[name] = read_word(known[name].kind, str(value), f"--cluster.{name}")
+        return ClusterOptions(**values)
 
     def check(self, dry_run: bool = False) -> None:
         """Raise UsageError for wrong options, and where the executor is missing, which a dry run does not need."""

@@ -10,16 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError
 from vit.layout import CellsLayout, RunLayout
 from vit.plain_files import read_json
 from vit.registry import EXECUTORS
+from vit.training.recipes.ranges import NonNegative, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -37,31 +38,13 @@ class ClusterOptions:
     """What a task of a cluster asks for, and how many cells it runs."""
 
     time: str = "4h"  # longest time of a task; its unfinished cells then continue in the same task, queued once more
-    cpus: int = 2
-    gpus: int = 0
-    memory: float = 0  # in GB; 0: the cluster's default
+    cpus: PositiveInt = 2
+    gpus: NonNegativeInt = 0
+    memory: NonNegative = 0  # in GB; 0: the cluster's default
     partition: str = ""  # of SLURM; empty: the cluster's default
     # cells that a task runs one after another; 0: one, or all linear probes of one backbone, which share its features
-    cells_per_task: int = 0
+    cells_per_task: NonNegativeInt = 0
     sbatch: str = ""  # further options of sbatch, as "account=lab qos=long"
-
-    @classmethod
-    def of(cls, given: Mapping[str, object]) -> "ClusterOptions":
-        """The options from `--cluster.NAME VALUE`; UsageError for an unknown name or a wrong value."""
-        kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in given.items():
-            if name not in kinds:
-                raise UsageError(f"there is no option --cluster.{name}", nearest(name, kinds))
-            try:
-                values[name] = kinds[name](str(value))
-            except ValueError as error:
-                raise UsageError(f"--cluster.{name} {value}", "give a number") from error
-        options = cls(**values)
-        for name, least in (("cpus", 1), ("gpus", 0), ("memory", 0), ("cells_per_task", 0)):
-            if not getattr(options, name) >= least:
-                raise UsageError(f"--cluster.{name} {getattr(options, name)}", f"give {least} or more")
-        return options
 
 
 class ClusterTask(Protocol):
