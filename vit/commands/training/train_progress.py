@@ -74,7 +74,7 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
     reporter.facts(
         [
             *(_class_metrics(result) if result.multilabel is None else _label_metrics(result)),
-            *_troubles(result),
+            *troubles(result),
             *(("WARNING", sentence) for sentence in guessing(result)),
             *(("note", sentence) for sentence in [*last_is_better(result), *without_test(result)]),
             ("report", str(run.report_path)),
@@ -122,7 +122,8 @@ def _calibration(result: "RunResult") -> tuple[str, str]:
     return "test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"
 
 
-def _troubles(result: "RunResult") -> list[tuple[str, str]]:
+def troubles(result: "RunResult") -> list[tuple[str, str]]:
+    """What went wrong in a training, and why it waited: names and values for people."""
     facts = []
     if result.image_wait is not None and result.image_wait >= LONG_WAIT:
         advice = "more --data.num_workers, --data.cache memory or smaller image files may give them sooner"

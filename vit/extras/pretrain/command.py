@@ -21,7 +21,7 @@ from vit.commands.training.train_plan import (
     start_facts,
     warn_of_space,
 )
-from vit.commands.training.train_progress import TrainProgress
+from vit.commands.training.train_progress import TrainProgress, troubles
 from vit.console import Reporter, count_of, duration, percent
 from vit.csv_files import records
 from vit.errors import DisagreementError, StoppedError, UsageError
@@ -253,10 +253,8 @@ def _show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", p
         end = result.validation[KNN]
         facts.append(("k-NN accuracy", f"{percent(first)} before, {percent(end)} after the pretraining"))
         is_worse = end < first
-    if result.unreadable_images:
-        what = "training images; others stood in for them ('vit data check' lists all)"
-        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
-    reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
+    files = [("report", str(run.report_path)), ("backbone", str(run.backbone_path))]
+    reporter.facts([*facts, *troubles(result), *files])
     config, start = plan.recipe.data, plan.recipe.model.init_from
     data, options = "LABELED_IMAGES", {}
     if plan.source.class_names:
