@@ -182,8 +182,7 @@ class CrossvalDirectory(CrossvalLayout):
 
     def content_hashes(self) -> dict[str, str]:
         """{path: content hash} of the images that the folds have tested, as they were then, where the hash is known."""
-        lists = [run.splits_path for run in self.runs() if run.splits_path.is_file()]
-        tested = (row for path in lists for row in read_splits(path).get("test", ()))
+        tested = (row for run in self.runs() for row in read_splits(run.splits_path)["test"])
         return {row.path: row.content_hash for row in tested if row.content_hash}
 
     def unfinished(self) -> BadInputsError:

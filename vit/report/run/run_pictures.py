@@ -19,7 +19,7 @@ from vit.data.core.samples import Samples, Source, label_names
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import ImageError
 from vit.data.pixels.images import image_of
-from vit.data.pixels.preprocess import COLORS, Decoding
+from vit.data.pixels.preprocess import Decoding
 from vit.data.splits.split import SplitRow
 from vit.errors import VitError
 from vit.explain.methods import choose_methods
@@ -146,12 +146,10 @@ def pixels_of(
         measured_places = [places[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
-    config = parse_yaml(read_text(run.config_path))
-    preprocess = (config.get("model") or {}).get("preprocess") or {}
-    window = preprocess.get("window")
-    channels, converts = int(preprocess.get("channels") or COLORS), preprocess.get("color_profiles") == "convert"
+    preprocess = parse_yaml(read_text(run.config_path))["model"]["preprocess"]
+    window = preprocess["window"]
     decoding = Decoding(
-        None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"
+        None if window is None else tuple(map(float, window)), preprocess["channels"], preprocess["color_profiles"]
     )
     return RunImages(samples, measured_places, {row.path: row.content_hash for row in listed.get(split, ())}, decoding)
 

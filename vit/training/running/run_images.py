@@ -275,11 +275,7 @@ def _origins(run: RunDirectory) -> list[str | None]:
     """The weights that a run started from, and those of its teacher; None: none, or config.yaml does not say it."""
     try:
         recipe = parse_yaml(read_text(run.config_path))
-    except (OSError, ValueError):
+        origins = [recipe["model"]["init_from"], recipe["distill"]["teacher"]]
+    except (OSError, ValueError, LookupError, TypeError):
         return [None, None]
-    origins: list[str | None] = []
-    for section, name in (("model", "init_from"), ("distill", "teacher")):
-        options = recipe.get(section) if isinstance(recipe, dict) else None
-        value = options.get(name) if isinstance(options, dict) else None
-        origins.append(value if isinstance(value, str) else None)
-    return origins
+    return [value if isinstance(value, str) else None for value in origins]
