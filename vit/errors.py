@@ -50,18 +50,11 @@ class DataError(VitError):
 class EmptyClassError(DataError):
     """A class folder has no images. Not every command has the option that keeps such a class."""
 
-    REMOVE_IT = "remove it"  # a folder without any file
-    CONVERT_IT = "convert its files to JPEG or PNG, or move the folder elsewhere"
-    _OR_KEEP_IT = ", or give --data.allow_empty true"
-
-    def with_option(self) -> "EmptyClassError":
-        """The same error, where `data.allow_empty` can be given."""
-        has_option = self.fix.startswith((self.REMOVE_IT, self.CONVERT_IT))
-        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if has_option else self
+    OR_KEEP_IT = ", or give --data.allow_empty true"
 
     def without_option(self) -> "EmptyClassError":
-        """The same error, where it cannot."""
-        return EmptyClassError(self.problem, self.fix.removesuffix(self._OR_KEEP_IT))
+        """The same error, where this option cannot be given."""
+        return EmptyClassError(self.problem, self.fix.removesuffix(self.OR_KEEP_IT))
 
 
 class CheckpointError(VitError):

@@ -16,7 +16,7 @@ from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import INDEX_NAME, TableColumns, check_data
 from vit.data.registry import SOURCES
-from vit.errors import DataError, ResourceError, UsageError, some_of
+from vit.errors import DataError, EmptyClassError, ResourceError, UsageError, some_of
 
 LEFT_OUT = "left_out.csv"
 _MEGABYTE = 10**6
@@ -70,7 +70,11 @@ def pack(
     from vit.data.core.groups import with_groups
     from vit.data.sources.sources import open_source
 
-    source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups, "--groups")
+    try:
+        source = open_source(name, root, columns=TableColumns(image_column, label_column))
+    except EmptyClassError as error:
+        raise error.without_option() from None
+    source = with_groups(source, groups, "--groups")
     reporter = Reporter()
     for note in source.notes:
         reporter.notice(note)

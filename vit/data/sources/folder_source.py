@@ -195,10 +195,12 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
             files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}))
             if not files and split == "train" and not allow_empty:
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
-                fix = how_to_convert_skipped(skipped_here, class_folder)
-                fix = fix or (EmptyClassError.CONVERT_IT if skipped_here else EmptyClassError.REMOVE_IT)
+                to_convert = how_to_convert_skipped(skipped_here, class_folder)
+                others = "convert its files to JPEG or PNG, or move the folder elsewhere"
                 deep = [sibling for sibling in siblings if _inner(sibling)[1]]
+                fix = to_convert or (others if skipped_here else "remove it")  # a folder without any file
                 fix += f"; or give {deep[0]} as DATA, if it holds the classes" if len(deep) == 1 else ""
+                fix += "" if to_convert else EmptyClassError.OR_KEEP_IT
                 raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]

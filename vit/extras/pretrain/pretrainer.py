@@ -23,7 +23,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Source
 from vit.data.loading.module import ImageDataModule
-from vit.errors import EmptyClassError, UsageError
+from vit.errors import UsageError
 from vit.extras.pretrain.images import PretrainingData, has_progress, open_images, with_more_images
 from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, check_encoder, without_classes
 from vit.inference.answers.nearest import neighbor_classifier
@@ -72,10 +72,7 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     Args:
         seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
     """
-    try:
-        source = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
-    except EmptyClassError as error:
-        raise error.with_option() from None
+    source = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
     if source.class_names:
         source = divided(source, data)
     source = chosen_part(source, data, seed)

@@ -15,7 +15,7 @@ from vit.data.registry import has_extra
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import with_all_splits, with_fold
 from vit.data.splits.subset import subset, subset_kind
-from vit.errors import EmptyClassError, UsageError
+from vit.errors import UsageError
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 
@@ -46,10 +46,7 @@ def subset_seed(data: DataConfig, seed: int) -> int:
 
 def opened_data(data: DataConfig) -> Source:
     """The images that a recipe names, as DATA has them. Errors are those of `open_source`."""
-    try:
-        return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
-    except EmptyClassError as error:
-        raise error.with_option() from None
+    return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
 
 
 def at_revision(recipe: Recipe, found: Source) -> Recipe:
