@@ -6,8 +6,9 @@ from crepes import ConformalClassifier
 from scipy.stats import binom
 
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.commands.predicting.prediction_setup import FRACTIONS, AnswerOptions
 from vit.errors import UsageError
-from vit.inference.answers.answers import SET_METHODS, PredictionSets, answer_rule, fewest_of_sets
+from vit.inference.answers.answers import SET_METHODS, PredictionSets, fewest_of_sets
 
 NUM_CLASSES = 4
 FREQUENCIES = [0.7, 0.1, 0.1, 0.1]
@@ -44,9 +45,8 @@ def test_coverage_holds_over_many_fits(method, coverage):
 @pytest.mark.parametrize("asked", [{"target_accuracy": 1.0}, {"coverage": 1.0}, {"coverage": 0.0}, {"reject_below": 2}])
 def test_what_is_not_a_fraction_is_refused(asked):
     """1 was a division by zero."""
-    scores = ValidationScores.of(*draw(np.random.default_rng(0), 50))
     with pytest.raises(UsageError, match=r"is not between 0 and 1"):
-        answer_rule(scores, tuple("abcd"), **asked)
+        AnswerOptions(**{**dict.fromkeys(FRACTIONS), **asked}, sets="lac", reject_novel=False)
 
 
 LEVEL = 0.8931  # crepes differs where (n + 1) (1 - coverage) is whole: it keeps p-values that are equal to 1 - coverage
