@@ -25,8 +25,6 @@ RESULT = RunResult(
         ({"rounds": 10, "epochs": 10.0, "best_epoch": 8}, None),
         ({"rounds": 1, "epochs": 1.0, "best_epoch": 0}, None),
         ({"rounds": 10, "validation_name": "penalty", "epochs": 96.0}, None),
-        ({"epochs": 10.0}, "epoch"),  # of an earlier version
-        ({"epochs": 3.75, "validation_name": "validation"}, None),
     ],
 )
 def test_a_longer_training_is_advised_where_the_last_validation_was_the_best_one(values, name):

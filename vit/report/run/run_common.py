@@ -141,8 +141,7 @@ def training_line(result: RunResult, first_weights: str) -> str:
 def training_advice(result: RunResult, first_weights: str) -> list[str]:
     """What to do next, as far as the training says."""
     steps, name = [*last_is_better(result), *without_test(result)], result.validation_name
-    rounds = result.epochs if result.rounds is None else result.rounds  # earlier versions counted epochs alone
-    if result.best_epoch + 1 == rounds > 1 and result.best_metric != "last" and name != "penalty":
+    if result.is_chosen and result.best_epoch + 1 == result.rounds and name != "penalty":
         steps.append(f"The last {name} was the best one: a longer training may be better.")
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
         steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
