@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 43_019,
+    "lines of Python in vit/ outside vit/extras/": 43_004,
     "lines of Python in vit/extras/": 6_388,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,

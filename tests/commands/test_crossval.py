@@ -88,7 +88,7 @@ def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["accuracy"]["value"] == found.correct.mean()
     assert summary["num_groups"] == 6
-    for run in CrossvalDirectory.open(folder).runs():
+    for run in CrossvalDirectory(folder).runs():
         result = run.read_result()
         own = found.folds == int(result and run.path.name.removeprefix("fold")[0])
         assert result.metrics["acc1"]["value"] == pytest.approx(found.correct[own].mean())

@@ -135,15 +135,6 @@ def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_image
 class CrossvalDirectory(CrossvalLayout):
     """The folder of a cross-validation."""
 
-    @classmethod
-    def open(cls, path: Path) -> "CrossvalDirectory":
-        """An existing folder. UsageError for any other folder."""
-        folder = cls(path)
-        if not folder.description_path.is_file():
-            problem = f"{path} is not the folder of a cross-validation: it has no {folder.description_path.name}"
-            raise UsageError(problem, "give a folder that 'vit crossval' made")
-        return folder
-
     def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
         """Write crossval.json. UsageError where the folder holds finished folds of other options, images or weights."""
         folders = [cell.folder for cell in cells]

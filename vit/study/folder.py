@@ -69,15 +69,6 @@ class Preliminary:
 class StudyDirectory(StudyLayout):
     """A study folder."""
 
-    @classmethod
-    def open(cls, path: Path) -> "StudyDirectory":
-        """An existing study. UsageError for any other folder."""
-        study = cls(path)
-        if not study.description_path.is_file():
-            problem = f"{path} is not a study folder: it has no {study.description_path.name}"
-            raise UsageError(problem, "give a folder that 'vit study' made")
-        return study
-
     def preliminary(self) -> Preliminary | None:
         """The answer of frozen networks; None without one, DataError where it is damaged."""
         return Preliminary.read(StudyLayout(self.frozen_dir).summary_path)
@@ -164,9 +155,12 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
 
     Where values are tuned, finished cells are those with the chosen values, and failed ones those with any value. The
     protocol names the chosen values, the number of cells, the metric that chose their checkpoints, and versions.
-    DataError where two runs were tested on different images.
+    DataError where two runs were tested on different images. UsageError for a folder without a study.
     """
-    study = StudyDirectory.open(path)
+    study = StudyDirectory(path)
+    if not study.description_path.is_file():
+        problem = f"{path} is not a study folder: it has no {study.description_path.name}"
+        raise UsageError(problem, "give a folder that 'vit study' made")
     cells = study.listed()
     choices = tuned(study, cells)
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]

@@ -101,7 +101,7 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
 def _predictions(folder: Path, reporter: Reporter) -> tuple[FoldPredictions, Sequence[str], Mapping[str, str]]:
     """(predictions, sentences about images that networks learned before, {path: hash as predicted}; {} for a run)."""
     if CrossvalLayout(folder).description_path.is_file():
-        crossval = CrossvalDirectory.open(folder)
+        crossval = CrossvalDirectory(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()
         return FoldPredictions.read(crossval.predictions_path), crossval.seen_before, crossval.content_hashes()

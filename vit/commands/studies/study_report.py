@@ -125,7 +125,7 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     from vit.report.studies.compare_page import write_crossval_page
     from vit.study.crossval import CrossvalDirectory
 
-    folder = CrossvalDirectory.open(path)
+    folder = CrossvalDirectory(path)
     with alone(folder.lock_path):
         crossval = folder.collect()
         write_crossval_page(crossval, folder.report_path)
