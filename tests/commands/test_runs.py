@@ -183,7 +183,8 @@ def test_the_page_has_a_row_and_a_link_for_each_run(vit, folder, here):
     assert vit("runs", folder, "--page", "page/runs.html").code == 0
     page = Page((here / "page" / "runs.html").read_text())
     links = {one["href"] for one in page.of("a")}
-    assert {f"./../runs/{data}/vit/2026010{day}-120000/report.html" for data, day in (("cats", 1), ("dogs", 4))} <= links
+    for run in ("cats/vit/20260101-120000", "dogs/vit/20260104-120000"):
+        assert f"./../runs/{run}/report.html" in links
     assert all(f"{percent} %" in page.text for percent in ("50.00", "95.00", "90.00", "10.00"))
 
 
