@@ -156,8 +156,12 @@ class Kept:
     @property
     def on_board(self) -> "Kept | None":
         """The row with the networks that the leaderboard shows, those whose every cell has ended; None without any."""
-        cells = [cell for cell in self.cells if cell.series not in self.unfinished]
-        return replace(self, cells=cells) if self.row.board and cells else None
+        cells = [
+            cell
+            for cell in self.cells
+            if cell.series not in self.unfinished and (self.row.board or cell.series in self.row.front)
+        ]
+        return replace(self, cells=cells) if cells else None
 
     @property
     def is_finished(self) -> bool:
