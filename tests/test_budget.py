@@ -14,7 +14,7 @@ LIMITS = {
     "lines of Python in vit/extras/": 6_388,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
-    "words in docs/": 60_000,
+    "words in docs/": 60_100,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
     "megabytes of evidence/": 20,
