@@ -106,10 +106,10 @@ def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMe
     if isinstance(measurement, Measurement):
         for sentence in like_guessing(measurement.metrics.balanced_accuracy, len(measurement.per_class)):
             reporter.line(f"WARNING: {sentence}")
-    if isinstance(measurement, Measurement) and measurement.levels:
-        reporter.line("\naccuracy by level of the class names")
-        levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
-        reporter.table(("level", "accuracy"), levels)
+        if measurement.levels:
+            reporter.line("\naccuracy by level of the class names")
+            levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
+            reporter.table(("level", "accuracy"), levels)
     table = measurement.table(SHOWN_ROWS)
     reporter.line(f"\n{table.title}")
     reporter.table(table.columns, table.rows)
