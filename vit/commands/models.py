@@ -7,6 +7,7 @@ from vit.console import Reporter
 from vit.errors import UsageError
 from vit.models.catalog import CATALOG, names, suggestion
 from vit.models.network_names import timm_names
+from vit.models.spec import describe
 
 
 def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
@@ -26,8 +27,6 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
         matching = names(pattern) if may_match else []
         if not matching:
             raise UsageError(f"no network matches {pattern!r}", suggestion(pattern.strip("*")))
-
-    from vit.models.spec import describe
 
     rows = []
     for name, size, cost, about in describe(matching[:limit]):

@@ -14,7 +14,7 @@ from typing import Any
 from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, make_parser, read_config, shipped_configs, to_recipe
 from vit.errors import UsageError
 from vit.layout import RunLayout
-from vit.models.catalog import check_network
+from vit.models.catalog import check_network, entry
 from vit.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
@@ -181,8 +181,6 @@ def _without_size(below: Layer, name: object) -> Layer:
         return below
     for network_name in {str(name), str(before)} - {"auto"}:
         check_network(network_name)  # a wrong name is an error before torch is imported
-
-    from vit.models.catalog import entry
 
     replacement = entry("vit" if name == "auto" else str(name))
     size = {*replacement.options, *entry(str(before)).options}

@@ -18,6 +18,7 @@ from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
+from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.values import dump
 from vit.training.tracking.tracker import refuse_register
 
@@ -188,8 +189,6 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.running.cluster import describe_share, share_of
-
     facts, sizes = plan.facts, sorted({cell.num_images for cell in plan.cells})
     assert isinstance(facts["classes"], list)
     share = share_of(where.executor, where.cluster_options, where.jobs)

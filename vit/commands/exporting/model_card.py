@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
 from vit.errors import ResourceError
-from vit.weights.hubs import CARD
+from vit.weights.hubs import CARD, license_text, restricts
 
 if TYPE_CHECKING:
     from vit.export.card import Int8Cost, Origin
@@ -18,8 +18,6 @@ _HUBS = ("timm:", "torchvision:", "hf:")
 
 def show_license(reporter: Reporter, trained: "LoadedModel") -> None:
     """Show the license of the weights that the training started from."""
-    from vit.weights.hubs import license_text, restricts
-
     license_name = trained.description.license
     if license_name is not None:
         show = reporter.notice if restricts(license_name) else reporter.line

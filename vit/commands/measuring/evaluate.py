@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from vit.atomic_files import why_unwritable
+from vit.atomic_files import why_unwritable, write_json
+from vit.checkpoints.locking import hold
 from vit.commands.cli.arguments import (
     ModelOrExport,
     Paths,
@@ -216,8 +217,6 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
 
 def _write(evaluation: Evaluation, scored: "Scored", images: "EvaluatedImages", reporter: Reporter) -> EvaluationLayout:
     """Write metrics, predictions, figures and page, and show the metrics; no other process writes to the folder."""
-    from vit.atomic_files import write_json
-    from vit.checkpoints.locking import hold
     from vit.commands.measuring.scoring import show_measurement
     from vit.report.page.style import save
     from vit.report.run.run_page import report_of, write_evaluation_page

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.atomic_files import write_json
+from vit.checkpoints.locking import alone
 from vit.commands.cli.arguments import StrPath, without
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import check_time, show_estimate, show_study, with_design
@@ -32,7 +34,6 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
 
     The folder `frozen` of the study gets results.csv, summary.json, curve.png and report.html.
     """
-    from vit.atomic_files import write_json
     from vit.report.studies.study_page import write_study_report
     from vit.study.answer.summary import summarize, to_json, write_results
     from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS
@@ -138,8 +139,6 @@ def run_study(options: StudyOptions, reporter: Reporter, words: Sequence[str] = 
         show_estimate(reporter, plan)
         return plan, 0
     check_time(reporter, plan)
-
-    from vit.checkpoints.locking import alone
 
     frozen_first(plan, reporter)
     num_failed = train_cells(plan, reporter)

@@ -10,6 +10,7 @@ from vit.commands.cli.arguments import ExecutorOptions
 from vit.console import ProgressReport, Reporter, count_of, duration, percent
 from vit.errors import StoppedError, interruption
 from vit.layout import CELLS, RunLayout
+from vit.study.running.cluster import run_cells_on
 
 if TYPE_CHECKING:
     from vit.commands.studies.study_plan import StudyPlan
@@ -49,8 +50,6 @@ class StudyProgress:
 
     def run(self, cells: "Sequence[Cell]", where: ExecutorOptions, digests: Mapping[str, str]) -> None:
         """Run the cells that have no result and may start; StoppedError where Ctrl-C or SIGTERM ends them."""
-        from vit.study.running.cluster import run_cells_on
-
         on, jobs = where.cluster_options, where.jobs
         try:
             run_cells_on(where.executor, self.study, cells, on, jobs, digests, self.notify, self.may_start)

@@ -30,6 +30,7 @@ from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.launch import forget_launcher
+from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
@@ -123,7 +124,6 @@ class StudyPlan:
         from vit.study.answer.answer_warnings import COMMONEST, PART
         from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS, SHARED
         from vit.study.design import seeds_of_protocol
-        from vit.study.running.cluster import describe_share
         from vit.training.planning.images import subset_text
 
         choices = {name: list(tried) for name, tried in self.series.items()}
@@ -176,7 +176,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     listed = listed_images(first)
 
     from vit.study.grid import Budget, parse_sizes
-    from vit.study.running.cluster import share_of
     from vit.study.spec import without_cell_files
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan, open_inputs, plan_of

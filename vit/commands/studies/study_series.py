@@ -14,11 +14,12 @@ from vit.commands.training.train_options import PUBLISHED, read_words, unavailab
 from vit.console import Reporter
 from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.models.catalog import check_network
+from vit.models.catalog import CATALOG, check_network
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe
 from vit.training.recipes.values import as_trained
 from vit.training.tracking.tracker import WandbMode, refuse_register
+from vit.training.tracking.wandb_tracker import intended, logged_in
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -106,8 +107,6 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
     """Weights & Biases of cells: "auto" without a tracker is what WANDB_MODE says, else online if you are logged in."""
     if wandb != "auto" or tracker is not None:
         return wandb
-
-    from vit.training.tracking.wandb_tracker import intended, logged_in
 
     status, _ = intended(wandb)
     return status if status != "online" or logged_in() else "off"
@@ -203,7 +202,6 @@ def _finetuned(network: str, file: str) -> str:
 
 def _of_files(files: Iterable[str]) -> dict[str, str]:
     """The networks of files of weights: ViTs first, else in the order of the files."""
-    from vit.models.catalog import CATALOG
     from vit.weights.open import open_pretrained
 
     networks: dict[str, str] = {}

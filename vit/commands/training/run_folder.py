@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from vit.console import ProgressReport, Reporter
 from vit.launch import is_first
 from vit.registry import TRACKERS
+from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
-from vit.training.tracking.tracker import WANDB, chosen_trackers, wandb_mode
+from vit.training.tracking.open import Trackers, open_trackers
+from vit.training.tracking.tracker import WANDB, Sharing, Tracker, TrackerKind, Tracking, chosen_trackers, wandb_mode
+from vit.training.tracking.wandb_tracker import intended
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -20,15 +23,13 @@ if TYPE_CHECKING:
     from vit.data.core.samples import Source
     from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
-    from vit.training.recipes.image_options import DataConfig
-    from vit.training.tracking.tracker import Tracker, TrackerKind
 
 _NOTHING = "null"  # each process searches
 _LARGEST = 4 * 2**20  # characters of clusters that are sent to the other processes
 
 
 def find_bursts(
-    listed: "Source | None", data: "DataConfig", reporter: Reporter, rendezvous: "Rendezvous | None" = None
+    listed: "Source | None", data: DataConfig, reporter: Reporter, rendezvous: "Rendezvous | None" = None
 ) -> None:
     """Search files for near-duplicates with progress; the plan that is made next knows them then.
 
@@ -101,11 +102,8 @@ def open_run(
     return run
 
 
-def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
+def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> Tracker:
     """The trackers of a training; only the first process has some."""
-    from vit.training.tracking.open import Trackers, open_trackers
-    from vit.training.tracking.tracker import Sharing, Tracking
-
     if not is_first():
         return Trackers({}, reporter.notice)
     out = run.path.absolute().parents[2]  # the recipe's may be relative to another folder, where the run is resumed
@@ -116,9 +114,6 @@ def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracke
 
 def tracker_facts(recipe: Recipe, run: str) -> list[tuple[str, str]]:
     """A line of the plan for each tracker: what it gets, and where it goes. `run` may say why there is no folder."""
-    from vit.training.tracking.tracker import Sharing
-    from vit.training.tracking.wandb_tracker import intended
-
     sharing = Sharing(recipe.tracker_media, recipe.tracker_model)
     status, why = intended(wandb_mode(recipe))
     if recipe.tracker is not None and WANDB not in chosen_trackers(recipe):

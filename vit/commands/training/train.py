@@ -31,13 +31,13 @@ from vit.console import Reporter, duration
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
 from vit.training.recipes.values import dump
+from vit.training.tracking.tracker import Tracker, tracked
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.loading.module import ImageDataModule
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
-    from vit.training.tracking.tracker import Tracker
 
 
 def train(
@@ -141,7 +141,6 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     from vit.checkpoints.run import RunDirectory
     from vit.report.run.run_page import write_classes
     from vit.training.fit import TrackedRows, check_unchanged, finish, fit
-    from vit.training.tracking.tracker import tracked
 
     with ExitStack() as lock:
 
@@ -204,7 +203,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
         return plan, trial.data
 
 
-def _draw(run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
+def _draw(run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: Tracker) -> None:
     from vit.report.run.run_page import draw_run, write_run_report
 
     draw_run(run, plan, fitted, tracker)

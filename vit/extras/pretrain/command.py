@@ -28,6 +28,7 @@ from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
+from vit.training.tracking.tracker import Tracker, tracked
 
 if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from vit.models.network import Network
     from vit.training.distributed.processes import Rendezvous
     from vit.training.running.result import FitResult
-    from vit.training.tracking.tracker import Tracker
 
 KNN = "val/knn_acc1"
 METHODS = {
@@ -165,7 +165,6 @@ def _without_copies(
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     from vit.extras.pretrain.pretrainer import fit_pretraining
     from vit.training.fit import TrackedRows, finish
-    from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)
     progress = _PretrainProgress(reporter, plan.validation_name, plan.rounds)
@@ -191,7 +190,7 @@ def _draw(
     plan: "PretrainPlan",
     fitted: "FitResult",
     network: "Network",
-    tracker: "Tracker",
+    tracker: Tracker,
 ) -> None:
     from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 

@@ -16,6 +16,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import known_contents, read_contents
 from vit.data.splits.split import read_fold
 from vit.errors import StoppedError, VitError
+from vit.inference.devices import autocast
+from vit.inference.engine import Engine
 from vit.inference.scores.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.layout import CELLS
@@ -113,9 +115,6 @@ def _timed(plan: Plan) -> tuple[float, float]:
 
     A linear probe has no such steps: 0 seconds.
     """
-    from vit.inference.devices import autocast
-    from vit.inference.engine import Engine
-
     network = plan.build_network().to(plan.device)
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     data = plan.data_module()

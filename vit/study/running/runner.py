@@ -11,7 +11,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import torch
+
 from vit.checkpoints.run import RunDirectory
+from vit.data.loading.threads import available_cores
 from vit.errors import ResourceError, UsageError
 from vit.launch import shorten_socket_paths
 from vit.layout import FEATURES
@@ -46,10 +49,6 @@ class MachineShare:
 
 def machine(jobs: int | None) -> MachineShare:
     """This machine. By default every GPU gets a cell, or every core of a CPU, because small networks scale badly."""
-    import torch
-
-    from vit.data.loading.threads import available_cores
-
     cores, gpus = available_cores(), torch.cuda.device_count()
     num_cells = jobs or gpus or min(cores, MOST_JOBS)
     return MachineShare(num_cells, max(1, cores // num_cells), gpus)
