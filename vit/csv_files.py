@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from vit.errors import ResourceError
+from vit.errors import ResourceError, explained
 from vit.plain_files import check_regular
 
 CsvValue = str | int | float | None
@@ -96,12 +96,10 @@ def new_output(path: Path, columns: Sequence[str], digits: int | None = None) ->
     Raises:
         ResourceError: it cannot be written.
     """
-    try:
+    with explained(ResourceError, f"cannot write {path}", "choose another --output"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_table(path, columns, digits, "x") as table:
             yield table
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 
 
 def read_table(path: str | Path) -> tuple[list[str], list[list[str]]]:

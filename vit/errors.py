@@ -3,8 +3,8 @@
 import errno
 import shlex
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -106,6 +106,15 @@ class Terminated(KeyboardInterrupt):
 def interruption(stop: KeyboardInterrupt) -> tuple[int, str]:
     """Exit code and word of what ends a command: SIGTERM, or else Ctrl-C."""
     return (143, "terminated") if isinstance(stop, Terminated) else (130, "interrupted")
+
+
+@contextmanager
+def explained(kind: type[VitError], problem: str, fix: str) -> Iterator[None]:
+    """An OSError of the block becomes an error of a kind: the problem with the reason of the system, and the fix."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror or error}", fix) from error
 
 
 def is_of_machine(error: OSError) -> bool:

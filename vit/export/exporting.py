@@ -13,7 +13,7 @@ import torch
 
 from vit import registry
 from vit.atomic_files import name_new_file, why_unwritable
-from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError, explained
 from vit.export import verify
 from vit.export.format import Classify, Format, description_text
 from vit.export.verify import GRAY, TOLERANCE, ExportDifference
@@ -103,7 +103,7 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
     UsageError as of `check_output`. ResourceError: the output cannot be written.
     """
     check_output(name, output)
-    try:
+    with explained(ResourceError, f"cannot write {output}", "choose another --output"):
         output.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
             written = Path(folder) / output.name
@@ -116,8 +116,6 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
                 raise
             _give_usual_mode(written, Path(folder))
             _publish(written, output)
-    except OSError as error:
-        raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
 
 
 def check_output(name: str, output: Path) -> None:

@@ -11,7 +11,7 @@ from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_
 from vit.data.core.image_files import has_image_extension, is_folder
 from vit.data.sources.csv_cells import ListedFiles
 from vit.data.sources.image_csv import given_columns, read_image_csv
-from vit.errors import DataError, UsageError, nearest, path_beside, some_of
+from vit.errors import DataError, UsageError, explained, nearest, path_beside, some_of
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -168,11 +168,9 @@ def _listed(path: Path, columns: TableColumns, notes: list[str]) -> list[str]:
 
 def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
     """(path, whether it is a folder that is not read) of each file and such folder, in order."""
-    try:
+    with explained(DataError, f"cannot read {folder}", "check its permissions"):
         status = os.stat(folder)
         visible = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
-    except OSError as error:
-        raise DataError(f"cannot read {folder}: {error.strerror}", "check its permissions") from error
     if (status.st_dev, status.st_ino) in seen:
         return  # a link back to a folder that was already read
     seen.add((status.st_dev, status.st_ino))

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write, remove_partial
 from vit.checkpoints.locking import alone, hold
-from vit.errors import DataError, ResourceError, UsageError, first_line
+from vit.errors import DataError, ResourceError, UsageError, explained, first_line
 from vit.inference.prediction import Prediction
 from vit.inference.rows import ParquetWriter, parquet_text
 from vit.layout import PartsLayout
@@ -126,12 +126,10 @@ def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[],
 
 def _check_folder(files: PartsLayout) -> None:
     """Make the folder. Raise UsageError if it exists with files of others."""
-    try:
+    with explained(ResourceError, f"cannot make the folder --parts {files.path}", "give another"):
         files.path.mkdir(parents=True, exist_ok=True)
         locks = (files.lock_path, files.listing_lock_path)
         others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path not in locks]
-    except OSError as error:
-        raise ResourceError(f"cannot make the folder --parts {files.path}: {error.strerror}", "give another") from error
     if others and not files.manifest_path.is_file():
         problem = f"--parts {files.path} holds other files, such as {min(others).name}"
         raise UsageError(problem, "give a new or an empty folder")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
-from vit.errors import ResourceError, StoppedError, UsageError, interruption
+from vit.errors import ResourceError, StoppedError, UsageError, explained, interruption
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
 from vit.inference.scores.scored_images import PROBABILITY
@@ -82,7 +82,7 @@ class RowWriter(ABC):
 
     def __enter__(self) -> Self:
         """Lock and open the partial file; what a process that ended early has left in it is written again."""
-        try:
+        with explained(ResourceError, f"cannot write {self.path}", "choose another --output"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.partial.is_symlink():  # what it points to is not ours to write
                 raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
@@ -96,8 +96,6 @@ class RowWriter(ABC):
                     raise UsageError(f"{self.path} exists", "give the command again, or another --output")
                 self._open()
                 self._held = held.pop_all()
-        except OSError as error:
-            raise ResourceError(f"cannot write {self.path}: {error.strerror}", "choose another --output") from error
         return self
 
     def __exit__(

@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.loading.module import ImageDataModule
-from vit.errors import ResourceError, StoppedError, UsageError, is_out_of_memory
+from vit.errors import ResourceError, StoppedError, UsageError, explained, is_out_of_memory
 from vit.training.fit import train_network
 from vit.training.network.initial_network import initial_network
 from vit.training.observers import Listener, Observers, Signals, Stop
@@ -94,14 +94,12 @@ def trials(plan: Plan) -> Iterator[Trial]:
 @contextmanager
 def _throw_away_folder(out: Path) -> Iterator[str]:
     """A folder on the disk of the runs, whose speed is part of a measurement; those of killed processes are removed."""
-    try:
+    with explained(ResourceError, f"cannot write to {out}", "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob(f"{_PREFIX}*"):
             if time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
         folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=out, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise ResourceError(f"cannot write to {out}: {error.strerror}", "choose another folder with --out") from error
     with folder as name:
         yield name
 

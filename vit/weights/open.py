@@ -15,7 +15,7 @@ from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import check_finished, start_of
 from vit.data.pixels.preprocess import COLORS
-from vit.errors import CheckpointError, first_line, some_of
+from vit.errors import CheckpointError, explained, first_line, some_of
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
@@ -71,10 +71,8 @@ def weights_hash(source: str) -> str:
     beside = (".json", ".safetensors", ".bin")  # files of a folder of another library that describe its weights
     files = sorted(file for file in path.iterdir() if file.suffix in beside) if _is_folder(path) else [start_of(path)]
     for file in files:
-        try:
+        with explained(CheckpointError, f"{file} cannot be read", "check --init_from"):
             digest.update(file_hash(file).encode())
-        except OSError as error:
-            raise CheckpointError(f"{file} cannot be read: {error.strerror}", "check --init_from") from error
     return digest.hexdigest()[:16]
 
 

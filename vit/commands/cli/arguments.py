@@ -11,7 +11,7 @@ from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of, read_word
 from vit.console import Reporter, interval
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError, UsageError, explained, nearest
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
@@ -104,13 +104,11 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
 
     if wanted is None and default.parent.is_symlink():
         raise UsageError(f"{default.parent} is a link to another folder", "remove the link, or give --output")
-    try:
+    with explained(ResourceError, f"cannot make {wanted or default}", "choose another --output"):
         if wanted is None:
             return made_folder(default)
         wanted.mkdir(parents=True, exist_ok=True)
         return wanted
-    except OSError as error:
-        raise ResourceError(f"cannot make {wanted or default}: {error.strerror}", "choose another --output") from error
 
 
 def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
-from vit.errors import ResourceError
+from vit.errors import ResourceError, explained
 from vit.weights.hubs import CARD, license_text, restricts
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: 
 
 
 def _write(file: Path, text: str) -> None:
-    try:
-        with open(file, "x", encoding="utf-8") as stream:  # nothing is overwritten
-            stream.write(text)
-    except OSError as error:
-        raise ResourceError(f"cannot write the model card {file}: {error.strerror}", "choose another --card") from error
+    explain = explained(ResourceError, f"cannot write the model card {file}", "choose another --card")
+    with explain, open(file, "x", encoding="utf-8") as stream:  # nothing is overwritten
+        stream.write(text)
 
 
 def card_of(

@@ -16,7 +16,7 @@ from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import INDEX_NAME, TableColumns, check_data
 from vit.data.registry import SOURCES
-from vit.errors import DataError, EmptyClassError, ResourceError, UsageError, some_of
+from vit.errors import DataError, EmptyClassError, ResourceError, UsageError, explained, some_of
 
 LEFT_OUT = "left_out.csv"
 _MEGABYTE = 10**6
@@ -131,11 +131,9 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     reporter = Reporter()
     with ProgressReport(reporter, "shard") as progress:
         shard_index = SOURCES["tars"].load()(base, names, progress.update)
-    try:
-        with atomic_write(file) as partial:
-            shard_index.write(partial)
-    except OSError as error:
-        raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
+    explain = explained(ResourceError, f"cannot write {file}", "give another --output above SHARDS")
+    with explain, atomic_write(file) as partial:
+        shard_index.write(partial)
     _say_left_out(reporter, shard_index.left_out, "")
     if shard_index.num_others:
         reporter.notice(f"{count_of(shard_index.num_others, 'file')} of the shards: neither image nor label")
@@ -154,7 +152,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name at the end of the block. What killed packs have left for an hour is removed first."""
-    try:
+    with explained(ResourceError, f"cannot write {folder}", "choose another OUT, or free space"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         for left in folder.parent.glob(f".{folder.name}.*.partial"):
             changed = max((path.stat().st_mtime for path in (left, *left.glob("*"))), default=0.0)
@@ -168,8 +166,6 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-    except OSError as error:
-        raise ResourceError(f"cannot write {folder}: {error.strerror}", "choose another OUT, or free space") from error
 
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
-from vit.errors import DataError, first_line
+from vit.errors import DataError, explained, first_line
 from vit.extras.s3.far_images import PartCache
 
 BUFFER_BYTES = 2**23  # that pyarrow reads ahead of a column
@@ -72,10 +72,8 @@ class TableFile:
             raise DataError(f"{self.where} has changed since it was listed", fix)
 
     def _current_identity(self) -> str:
-        try:
+        with explained(DataError, f"cannot read {self.where}", "restore it"):
             status = os.stat(self.where)
-        except OSError as error:
-            raise DataError(f"cannot read {self.where}: {error.strerror}", "restore it") from error
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{self.where} is not a regular file", "give a parquet file")
         return f"{os.path.realpath(self.where)}\0{status.st_size}\0{status.st_mtime_ns}"

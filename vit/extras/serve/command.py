@@ -8,7 +8,7 @@ from typing import Literal
 from vit.commands.cli.arguments import ModelOrExport, PositiveInt, trusted_hosts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter
-from vit.errors import ResourceError, UsageError, install
+from vit.errors import ResourceError, UsageError, explained, install
 from vit.inference.engines.engine_names import EngineName
 
 HERE = "127.0.0.1"
@@ -73,11 +73,10 @@ def serve(
     from vit.extras.serve.app import Service, create_app
     from vit.extras.serve.jobs import Jobs
 
-    try:  # a taken port must show before the model is loaded
+    # a taken port must show before the model is loaded
+    with explained(ResourceError, f"cannot listen on {host}, port {port}", "give another --port"):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         opened = socket.create_server((host, port), family=family, backlog=512)
-    except OSError as error:
-        raise ResourceError(f"cannot listen on {host}, port {port}: {error.strerror}", "give another --port") from error
     reporter = Reporter()
     with opened:
         predictor = setup.load(reporter)

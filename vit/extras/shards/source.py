@@ -16,7 +16,7 @@ import numpy.typing as npt
 from vit.data.core.dataset_names import INDEX_NAME, PARQUET, is_far
 from vit.data.core.image_bytes import ChangedError, ImageReader
 from vit.data.core.samples import Samples, Source, label_files
-from vit.errors import DataError, UsageError
+from vit.errors import DataError, UsageError, explained
 from vit.extras.s3.far_files import FarFiles, MissingError
 from vit.extras.s3.far_images import PartCache
 from vit.extras.shards.index import ShardIndex, read_index
@@ -170,10 +170,8 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
         path = Path(data).expanduser()
         file = path / INDEX_NAME if path.is_dir() else path
         where, file_name, folder_name = os.fspath(file), file.name, file.resolve().parent.name
-        try:
+        with explained(DataError, f"cannot read {file}", "check its permissions"):
             content = file.read_bytes()
-        except OSError as error:
-            raise DataError(f"cannot read {file}: {error.strerror}", "check its permissions") from error
         index = read_index(content, where)
         reader = ShardReader(index, os.fspath(file.parent), where)
         reader.check_sizes()

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from vit.atomic_files import atomic_write
 from vit.console import harmless, percent
 from vit.data.core.dataset_names import is_far
-from vit.errors import ResourceError
+from vit.errors import ResourceError, explained
 
 templates = Environment(
     loader=PackageLoader("vit.report"),
@@ -36,11 +36,9 @@ def write_page(path: Path, template: str, content: Mapping[str, object], is_new:
 
 def write_new_page(path: Path, template: str, content: Mapping[str, object]) -> None:
     """Write a page whose name was free, making its folder. ResourceError: it cannot be written, or is there now."""
-    try:
+    with explained(ResourceError, f"cannot write {path}", "give another name"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_page(path, template, content, is_new=True)
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "give another name") from error
 
 
 def inline(content: bytes, kind: str) -> Markup:
