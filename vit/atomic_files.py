@@ -5,7 +5,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -65,6 +65,27 @@ def name_new_file(partial: Path, path: Path) -> None:
         partial.rename(path)
     else:
         partial.unlink()
+
+
+def made_folder(path: Path) -> Path:
+    """A new folder of `free_name`, also where several processes ask for it at a time. OSError: it cannot be made."""
+    while True:
+        candidate = free_name(path)
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:  # another process has just made it
+            if not candidate.exists():
+                raise  # a parent is a file
+
+
+def free_name(path: Path, beside: Sequence[str] = ()) -> Path:
+    """The path, or the first of NAME-2, NAME-3, ... that does not exist, also not with a suffix of `beside`."""
+    number, candidate = 1, path
+    while any(taken.exists() for taken in (candidate, *map(candidate.with_suffix, beside))):
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from vit.atomic_files import free_name, made_folder
 from vit.errors import DataError
-from vit.inference.files import free_name, list_files, list_images, made_folder
+from vit.inference.files import list_files, list_images
 
 
 @pytest.fixture

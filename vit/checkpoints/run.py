@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.atomic_files import remove_partial, why_unwritable
+from vit.atomic_files import made_folder, remove_partial, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.csv_files import records
-from vit.errors import CheckpointError, ResourceError, UsageError
+from vit.errors import CheckpointError, ResourceError, UsageError, explained
 from vit.layout import RunLayout, is_of_pretraining
 from vit.plain_files import parse_yaml, read_text
 from vit.tasks.task import task_of_columns
@@ -120,21 +120,14 @@ class RunDirectory(RunLayout):
         """A new folder OUT/DATA/NETWORK/TIME[-NAME]; ResourceError where it cannot be made or written."""
         stamp = time.strftime("%Y%m%d-%H%M%S") + (f"-{slug(name)}" if name else "")
         parent = Path(out).expanduser() / slug(data) / slug(network)
-        for attempt in range(1, 1000):
-            path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
-            try:
-                path.mkdir(parents=True)
-                reason = why_unwritable(path, 4096)  # a full disk must show before the first step
-            except FileExistsError:
-                continue
-            except OSError as error:
-                reason = error.strerror or str(error)
-            if not reason:
-                return cls(path)
+        fix = "choose another folder with --out"
+        with explained(ResourceError, f"cannot write to {parent / stamp}", fix):
+            path = made_folder(parent / stamp)
+        if reason := why_unwritable(path, 4096):  # a full disk must show before the first step
             with suppress(OSError):  # it is empty
                 path.rmdir()
-            raise ResourceError(f"cannot write to {path}: {reason}", "choose another folder with --out")
-        raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
+            raise ResourceError(f"cannot write to {path}: {reason}", fix)
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":

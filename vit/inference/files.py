@@ -187,24 +187,3 @@ def check_output(path: Path) -> None:
     """Raise UsageError if the suffix of an output file is unknown."""
     if path.suffix.lower() not in OUTPUTS:
         raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
-
-
-def made_folder(path: Path) -> Path:
-    """A new folder of `free_name`, also where several processes ask for it at a time. OSError: it cannot be made."""
-    while True:
-        candidate = free_name(path)
-        try:
-            candidate.mkdir(parents=True)
-            return candidate
-        except FileExistsError:  # another process has just made it
-            if not candidate.exists():
-                raise  # a parent is a file
-
-
-def free_name(path: Path, beside: Sequence[str] = ()) -> Path:
-    """The path, or the first of NAME-2, NAME-3, ... that does not exist, also not with a suffix of `beside`."""
-    number, candidate = 1, path
-    while any(taken.exists() for taken in (candidate, *map(candidate.with_suffix, beside))):
-        number += 1
-        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return candidate

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from vit.atomic_files import made_folder
 from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of, read_word
@@ -100,8 +101,6 @@ def new_file(wanted: StrPath, option: str = "--output") -> Path:
 
 def new_folder(wanted: Path | None, default: Path) -> Path:
     """Make the wanted folder, which is not there or empty; without one, the first free name of the default."""
-    from vit.inference.files import made_folder
-
     if wanted is None and default.parent.is_symlink():
         raise UsageError(f"{default.parent} is a link to another folder", "remove the link, or give --output")
     with explained(ResourceError, f"cannot make {wanted or default}", "choose another --output"):

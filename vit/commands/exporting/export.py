@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit import registry
+from vit.atomic_files import free_name
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, StrPath, new_file, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
@@ -15,7 +16,7 @@ from vit.commands.exporting.model_card import show_license, trained_model, write
 from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
-from vit.inference.files import free_name, list_files
+from vit.inference.files import list_files
 from vit.layout import RunLayout
 from vit.weights.hubs import CARD
 

@@ -5,6 +5,7 @@ from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.atomic_files import free_name
 from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
 from vit.commands.measuring.next_labels import next_labels
 from vit.commands.measuring.shards import index, pack
@@ -12,7 +13,6 @@ from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import describe_escapes, new_output
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import BadInputsError, UsageError
-from vit.inference.files import free_name
 from vit.layout import CrossvalLayout, RunLayout
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vit.atomic_files import free_name
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of, percent
@@ -16,7 +17,6 @@ from vit.data.loading.loader import labeled_images
 from vit.data.splits.split import split_rows
 from vit.errors import DataError
 from vit.inference.engine import score
-from vit.inference.files import free_name
 from vit.inference.predictor import load
 from vit.inference.scores.scored_images import ScoredImages
 from vit.layout import CrossvalLayout

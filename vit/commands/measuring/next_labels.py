@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vit.atomic_files import free_name
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.console import Reporter, count_of, percent, tracked
 from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
-from vit.inference.files import free_name, list_images
+from vit.inference.files import list_images
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from vit.atomic_files import free_name
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, tracked
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import BadInputsError, UsageError
-from vit.inference.files import free_name, list_images
+from vit.inference.files import list_images
 
 if TYPE_CHECKING:
     from vit.inference.embeddings import Embedding

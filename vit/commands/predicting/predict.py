@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.atomic_files import naming_file
+from vit.atomic_files import free_name, naming_file
 from vit.commands.cli.arguments import (
     ExecutorOptions,
     ModelOrExport,
@@ -32,7 +32,7 @@ from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
-from vit.inference.files import check_output, free_name, list_images
+from vit.inference.files import check_output, list_images
 from vit.launch import is_launched
 
 if TYPE_CHECKING:

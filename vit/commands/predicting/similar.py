@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.atomic_files import free_name
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import Reporter, count_of
 from vit.errors import BadInputsError, DataError, UsageError
-from vit.inference.files import free_name, list_images
+from vit.inference.files import list_images
 
 if TYPE_CHECKING:
     from vit.inference.embeddings import Embedding, Embeddings
