@@ -17,6 +17,7 @@ _OF_MACHINE = frozenset(
     if hasattr(errno, name)
 )  # fmt: skip
 TOO_MANY_FILES = ("too many open files", "raise the limit with 'ulimit -n 4096', or give fewer --data.num_workers")
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError)  # what a damaged file, as JSON, may raise
 _CLOSE = 0.7  # least likeness of a name that is suggested, from 0 to 1
 _PREFIX = 4  # letters of a beginning that is completed
 
@@ -109,12 +110,18 @@ def interruption(stop: KeyboardInterrupt) -> tuple[int, str]:
 
 
 @contextmanager
-def explained(kind: type[VitError], problem: str, fix: str) -> Iterator[None]:
-    """An OSError of the block becomes an error of a kind: the problem with the reason of the system, and the fix."""
+def explained(
+    kind: type[VitError], problem: str, fix: str, errors: type[Exception] | tuple[type[Exception], ...] = OSError
+) -> Iterator[None]:
+    """Some errors of the block become one that a user can fix: the problem with the reason, and the fix.
+
+    Of an OSError alone the reason is the system's, without the file, which `problem` names.
+    """
     try:
         yield
-    except OSError as error:
-        raise kind(f"{problem}: {error.strerror or error}", fix) from error
+    except errors as error:
+        of_system = error.strerror if isinstance(error, OSError) and errors is OSError else None
+        raise kind(f"{problem}: {of_system or first_line(error)}", fix) from error
 
 
 def is_of_machine(error: OSError) -> bool:
@@ -144,8 +151,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or the error's type; at most 300 characters."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    """The first line of an error's text, or the error's type; at most 300 characters. A KeyError's text is a key."""
+    text = repr(error) if isinstance(error, KeyError) else str(error)
+    return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 def install(extra: str) -> str:

@@ -34,7 +34,7 @@ def test_the_layout_that_reports_and_studies_read(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"network": {}}', '{"network": {"name": 1, "num_classes": 2}}'])
 def test_a_damaged_result(tmp_path, text):
     (tmp_path / "result.json").write_text(text)
-    with pytest.raises(DataError, match=r"result\.json is damaged \((?!DamagedFileError)"):
+    with pytest.raises(DataError, match=r"result\.json is damaged: (?!DamagedFileError)"):
         RunResult.read(tmp_path / "result.json")
 
 

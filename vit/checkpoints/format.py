@@ -40,7 +40,7 @@ from vit.checkpoints.label_rules import MAX_TEMPERATURE, MIN_TEMPERATURE, LabelR
 from vit.checkpoints.model_path import FIX
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.pixels.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
-from vit.errors import CheckpointError, first_line
+from vit.errors import CheckpointError, explained
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.tasks.task import Task, task_with
@@ -175,10 +175,9 @@ def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
     if version != FORMAT:
         newer = "upgrade vit-lightning" if version > FORMAT else "train or export it again"
         raise CheckpointError(f"{path} has format {version}, this program reads {FORMAT}", newer)
-    try:
+    # an untrusted file may hold a tensor, or anything else, wherever a value is expected
+    with explained(CheckpointError, f"{path} has a broken description", fix, Exception):
         return Description.from_dict(plain)
-    except Exception as error:  # an untrusted file may hold a tensor, or anything else, wherever a value is expected
-        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", fix) from error
 
 
 def checkpoint_content(description: Description, weights: Mapping[str, Tensor]) -> Content:

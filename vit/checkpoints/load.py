@@ -15,7 +15,7 @@ from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
-from vit.errors import CheckpointError, first_line
+from vit.errors import CheckpointError, explained
 from vit.models.network import Network, misfits
 
 
@@ -30,10 +30,9 @@ def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]
     network, description = _load(content, path)
     if NOVELTY_KEY not in content:
         return network, description, None
-    try:
+    # an untrusted file may hold anything in place of a tensor
+    with explained(CheckpointError, f"{path} has damaged training features", FIX, Exception):
         return network, description, Novelty.from_plain(content[NOVELTY_KEY])
-    except Exception as error:  # an untrusted file may hold anything in place of a tensor
-        raise CheckpointError(f"{path} has damaged training features: {first_line(error)}", FIX) from error
 
 
 def write_new_checkpoint(content: Content, path: Path) -> None:
@@ -76,11 +75,9 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
     """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any."""
     options = description.spec.options
     layers = options.get("layers", ())
-    try:
+    with explained(CheckpointError, f"{path} describes a network that cannot be built", FIX, Exception):
         for blocks in (options.get("depth", 1), *(layers if isinstance(layers, tuple) else ())):
             if isinstance(blocks, int | float) and blocks > num_tensors:  # before the network is built, block by block
                 raise ValueError(f"{blocks} blocks of {num_tensors:,} tensors")
         spec = replace(description.spec, num_classes=max(1, len(description.class_names)))  # a backbone has none
         return spec.build_empty(description.preprocess.image_size).state_dict()
-    except Exception as error:
-        raise CheckpointError(f"{path} describes a network that cannot be built: {first_line(error)}", FIX) from error

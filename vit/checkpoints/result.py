@@ -18,7 +18,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.console import percent
-from vit.errors import DataError
+from vit.errors import DAMAGE, DataError, explained
 from vit.models.spec import NetworkSpec
 from vit.plain_files import read_json
 from vit.tasks.task import Task, task_with
@@ -176,7 +176,7 @@ class RunResult:
     @classmethod
     def read(cls, path: Path) -> "RunResult":
         """The result that `write` wrote. DataError where the file is damaged."""
-        try:
+        with explained(DataError, f"{path} is damaged", "restore the file, or train again", DAMAGE):
             plain = read_json(path)
             network = plain["network"]
             options = {key: value for key, value in network.items() if key not in _REPEATED}
@@ -184,8 +184,6 @@ class RunResult:
             values = {name: plain[key] for name, key in keys.items() if key in plain}
             spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path} is damaged ({error!r})", "restore the file, or train again") from error
 
 
 def rule_text(metric: str) -> str:

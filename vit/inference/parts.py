@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write, remove_partial
 from vit.checkpoints.locking import alone, hold
-from vit.errors import DataError, ResourceError, UsageError, explained, first_line
+from vit.errors import DAMAGE, DataError, ResourceError, UsageError, explained, first_line
 from vit.inference.prediction import Prediction
 from vit.inference.rows import ParquetWriter, parquet_text
 from vit.layout import PartsLayout
@@ -62,13 +62,11 @@ class Manifest:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        problem = f"{path} is not a manifest of 'vit predict --parts'"
+        with explained(DataError, problem, "give another folder", (pa.ArrowException, *DAMAGE)):
             self._file = pq.ParquetFile(path)
             content = json.loads((self._file.schema_arrow.metadata or {})[_KEY])
             self.asked = RowsAsked(**{**content, "images": tuple(content["images"])})
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            problem = f"{path} is not a manifest of 'vit predict --parts': {first_line(error)}"
-            raise DataError(problem, "give another folder") from error
         self.num_rows, self.num_parts = self._file.metadata.num_rows, self._file.num_row_groups
 
     def paths(self, part: int) -> list[str]:

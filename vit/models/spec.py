@@ -4,11 +4,11 @@ Imports neither torch nor timm until a network is built, so that results are rea
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vit.errors import UsageError
+from vit.errors import UsageError, explained
 from vit.models.catalog import entry
 from vit.models.options import Options, Value, checked_options, plain_options
 
@@ -83,12 +83,8 @@ class NetworkSpec:
     def cost(self, image_size: int) -> Cost:
         return count(self.build_empty(image_size))
 
-    @contextmanager
-    def _fitting(self) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, AssertionError) as error:
-            raise UsageError(f"{self.name}: {error}", "change model.network or --image_size") from error
+    def _fitting(self) -> AbstractContextManager[None]:
+        return explained(UsageError, self.name, "change model.network or --image_size", (ValueError, AssertionError))
 
 
 def count(network: "Network") -> Cost:

@@ -15,7 +15,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.run import RunDirectory, slug
 from vit.data.core.samples import Labels
 from vit.data.splits.split import read_splits
-from vit.errors import BadInputsError, DataError, UsageError
+from vit.errors import DAMAGE, BadInputsError, DataError, UsageError, explained
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, numbered, variance_of_sum
 from vit.inference.scores.intervals import Metric, balanced_accuracy, like_guessing, wilson
 from vit.layout import CELLS, CrossvalLayout
@@ -152,12 +152,10 @@ class CrossvalDirectory(CrossvalLayout):
 
     def description(self) -> dict[str, JsonValue]:
         """The content of crossval.json; DataError where it is damaged."""
-        try:
+        with explained(DataError, f"{self.description_path} is damaged", "run 'vit crossval' again", DAMAGE):
             content = read_json(self.description_path)
             if not all(isinstance(folder, str) for folder in content["cells"]):
                 raise ValueError("its cells are not folders")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{self.description_path} is damaged: {error!r}", "run 'vit crossval' again") from error
         return dict(content)
 
     @property

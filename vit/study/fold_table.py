@@ -13,7 +13,7 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels, Samples
 from vit.data.splits.split import SplitRow
-from vit.errors import DataError
+from vit.errors import DAMAGE, DataError, explained
 from vit.inference.scores.scored_images import Floats, ScoredImages
 
 COLUMNS = ("path", "label", "predicted", "label_probability", "fold", "group")
@@ -84,7 +84,7 @@ class FoldPredictions:
     @classmethod
     def read(cls, path: Path) -> "FoldPredictions":
         """The predictions that `write` wrote. DataError where the file is missing, or is not as `write` wrote it."""
-        try:
+        with explained(DataError, f"{path} is not a table of folds", "restore it, or run 'vit crossval' again", DAMAGE):
             header, rows = read_table(path)
             first = len(COLUMNS)
             names = tuple(name.removeprefix(OF_CLASS) for name in header[first:])
@@ -98,10 +98,6 @@ class FoldPredictions:
             if not (np.isfinite(probabilities).all() and (probabilities >= 0).all() and (probabilities <= 1).all()):
                 raise ValueError("it has numbers that are not probabilities")
             folds = np.array([int(row[4]) for row in rows], dtype=np.int64)
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(
-                f"{path} is not a table of folds: {error}", "restore it, or run 'vit crossval' again"
-            ) from error
         return cls(names, tuple(row[0] for row in rows), labels, probabilities, folds, tuple(row[5] for row in rows))
 
 

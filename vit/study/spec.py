@@ -8,7 +8,7 @@ from dataclasses import replace
 from glob import glob, has_magic
 from pathlib import Path
 
-from vit.errors import UsageError
+from vit.errors import DAMAGE, UsageError, explained
 from vit.study.findings import JsonValue
 from vit.training.recipes.recipe import DistillConfig, Recipe
 from vit.training.recipes.values import plain
@@ -119,10 +119,8 @@ def with_cell_files(recipe: Recipe, num_images: int, seed: int) -> Recipe:
     def of_cell(option: str, name: str | None, fix: str) -> str | None:
         if name is None or not _is_pattern(name):
             return name
-        try:
+        with explained(UsageError, f"{option} {name}", "only {images} and {seed} may stand in a name", DAMAGE):
             path = str(Path(name.format(images=num_images, seed=seed)).expanduser())
-        except (ValueError, LookupError, AttributeError) as error:
-            raise UsageError(f"{option} {name}: {error}", "only {images} and {seed} may stand in a name") from error
         paths = sorted(glob(path)) if has_magic(path) else [path]
         if len(paths) != 1:
             raise UsageError(

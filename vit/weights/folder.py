@@ -10,7 +10,7 @@ from typing import Any
 
 from vit.checkpoints.format import MAX_SIDE
 from vit.data.pixels.preprocess import COLORS
-from vit.errors import CheckpointError, UsageError, nearest
+from vit.errors import DAMAGE, CheckpointError, UsageError, explained, nearest
 from vit.models.network_names import import_timm
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights import preprocess_config
@@ -62,7 +62,9 @@ def read_folder(folder: Path) -> StatedFacts:
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
     stated: list[StatedPreprocess] = []
-    try:
+    fix = "change its config to what is supported"
+    # an untrusted file may hold anything
+    with explained(CheckpointError, f"{folder} has preprocessing that cannot be used", fix, Exception):
         if preprocessor:
             values, side = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
             network_side = image_side(config)
@@ -75,9 +77,6 @@ def read_folder(folder: Path) -> StatedFacts:
         if "preprocess_cfg" in open_clip:
             values = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
             stated.append(StatedPreprocess(values, "open_clip_config.json"))
-    except Exception as error:  # an untrusted file may hold anything
-        problem = f"{folder} has preprocessing that cannot be used: {error!r}"
-        raise CheckpointError(problem, "change its config to what is supported") from error
     Stated({one.source: one.values for one in stated}).check_pixels(str(folder))
     has_several = config.get("problem_type") == "multi_label_classification"
     return StatedFacts(
@@ -89,12 +88,10 @@ def read_folder(folder: Path) -> StatedFacts:
 
 
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
-    try:
+    with explained(CheckpointError, f"{folder} has a config that cannot be used", "download it again", DAMAGE):
         tower = open_clip.get("model_cfg", {}).get("vision_cfg", {}).get("timm_model_name")
         size, pool = (config.get("pretrained_cfg") or {}).get("input_size"), config.get("global_pool") or None
         arguments = {"img_size": size and size[-2:], "global_pool": pool, **(config.get("model_args") or {})}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder} has a config that cannot be used: {error}", "download it again") from error
     name = str(config.get("architecture") or tower or "")
     if not name:
         return None
@@ -119,10 +116,9 @@ def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
     changes = [key for key in keys if not is_fine.get(key, key in _FREE_ARGUMENTS or "drop" in key)]
     if changes:
         raise CheckpointError(f"{source} changes timm's {name} by {', '.join(changes)}", _FIX)
-    try:
+    # timm raises many kinds for sizes that it cannot build
+    with explained(CheckpointError, f"{source} changes timm's {name}", _FIX, Exception):
         return named_model(name, size, pool)
-    except Exception as error:  # timm raises many kinds for sizes that it cannot build
-        raise CheckpointError(f"{source} changes timm's {name}: {error}", _FIX) from error
 
 
 def arguments_of(settings: Config) -> dict[str, Any]:

@@ -91,10 +91,9 @@ def _description_in(path: Path) -> Description | None:
     text = read_metadata(path).get(KEY) if path.suffix == ".safetensors" and path.is_file() else None
     if text is None:
         return None
-    try:
+    fix = "export it again"
+    with explained(CheckpointError, f"{path} has a broken description", fix, (ValueError, RecursionError)):
         plain = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
     return read_description(plain, path, "export it again")
 
 
@@ -258,10 +257,8 @@ def _preprocess(
     if stated is not None and stated.values.keys() >= set(PREPROCESSING):
         return stated, ()
     if model is not None:
-        try:
+        with explained(CheckpointError, f"timm's configuration of {model.name}", _OTHER_NETWORK, ValueError):
             values = from_timm_config(model.config)
-        except ValueError as error:
-            raise CheckpointError(f"timm's configuration of {model.name}: {error}", _OTHER_NETWORK) from error
         tag = model.config.get("tag")  # of the weights: timm has one where a file's name has none
         usual = StatedPreprocess(values, f"timm's configuration of {model.name}" + f".{tag}" * bool(tag))
     assert usual is not None

@@ -11,7 +11,7 @@ from vit.commands.cli.command_line import Parser
 from vit.commands.cli.help_text import OF_COMMAND
 from vit.commands.cli.options import Option, options_of
 from vit.data.core.dataset_names import KNOWN, check_data
-from vit.errors import DataError, UsageError, first_line, nearest
+from vit.errors import DataError, UsageError, explained, first_line, nearest
 from vit.models.catalog import check_image_size, check_network
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
@@ -156,10 +156,8 @@ def _built(kind: type[T], values: dict[str, Any], section: str) -> T:
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe in the config.yaml of a run; DataError where the file holds no recipe."""
-    try:
+    with explained(DataError, f"{path} holds no recipe", "restore it, or train again", (OSError, ValueError)):
         return parse_recipe(read_text(path))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} holds no recipe", "restore it, or train again") from error
 
 
 def parse_recipe(text: str) -> Recipe:

@@ -13,7 +13,7 @@ from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.training.train_options import PUBLISHED, read_words, unavailable
 from vit.console import Reporter
 from vit.data.core.dataset_names import KNOWN
-from vit.errors import UsageError
+from vit.errors import UsageError, explained
 from vit.models.catalog import CATALOG, check_network
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -82,10 +82,9 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
     for label, words in named.items() if isinstance(named, dict) else ((word, word) for word in items(named)):
         if str(label) in networks:
             raise UsageError(f"--networks has {label} twice", "leave one out")
-        try:  # without options it is one word: a path may have spaces
+        # without options it is one word: a path may have spaces
+        with explained(UsageError, f"--networks {words!r}", "name a network, and close quotation marks", ValueError):
             word, *further = shlex.split(str(words)) if " --" in str(words) else [str(words).strip()]
-        except ValueError as error:
-            raise UsageError(f"--networks {words!r}: {error}", "name a network, and close quotation marks") from error
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             recipes = [name for name in shipped_configs() if not name.startswith("studies/")]

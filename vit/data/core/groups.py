@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from vit.console import count_of
 from vit.data.core.samples import Source
-from vit.errors import DataError, UsageError, some_of
+from vit.errors import DataError, UsageError, explained, some_of
 from vit.tasks.label_text import alike_key
 
 ALIKE = "differ only in case, spaces, Unicode form or number format"
@@ -45,11 +45,9 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
 
 def group_pattern(pattern: str, option: str = "data.groups") -> re.Pattern[str]:
     """The regular expression of a text; UsageError, which names the option, if it is not one, or has no group."""
-    try:
+    fix = "give a regular expression, such as '(patient[0-9]+)'"
+    with explained(UsageError, f"{option} {pattern!r} is not a regular expression", fix, re.error):
         compiled = re.compile(pattern)
-    except re.error as error:
-        fix = "give a regular expression, such as '(patient[0-9]+)'"
-        raise UsageError(f"{option} {pattern!r} is not a regular expression: {error}", fix) from error
     if compiled.groups == 0:
         fix = f"put the part that names the group in parentheses: '({pattern})'"
         raise UsageError(f"{option} {pattern!r} has no group in parentheses", fix)

@@ -19,7 +19,7 @@ from vit.data.core.image_bytes import address_reader
 from vit.data.core.samples import Samples, Source, label_files
 from vit.data.sources.csv_cells import ListedFiles, split_of
 from vit.data.sources.image_csv import CsvTable, column_names, columns_of, given_columns, read_image_csv
-from vit.errors import DataError, some_of
+from vit.errors import DataError, explained, some_of
 from vit.tasks.label_text import (
     ABSENT,
     LIST,
@@ -222,10 +222,8 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
     """The source of one column of 0 and 1 for each label, or for each class where each row has a single 1."""
     path, names = table.path, [clean_label(name) for name, _ in table.others]
     for name in names:
-        try:
+        with explained(DataError, str(path), "rename the column", ValueError):
             check_label_name(name)
-        except ValueError as error:
-            raise DataError(f"{path}: {error}", "rename the column") from error
         if names.count(name) > 1:
             raise DataError(f"{path} has the column {name!r} twice", "keep one of the two")
     columns = {

@@ -16,7 +16,7 @@ from vit.data.core.draws import uniform
 from vit.data.core.groups import UNDO
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.stratified import describe_division, group_folds, iteratively_stratified, stratified
-from vit.errors import DataError, UsageError
+from vit.errors import DataError, UsageError, explained
 from vit.tasks.task import Task, task_of_columns
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -208,7 +208,7 @@ def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | N
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """The rows of `splits.csv` by split, in the order of the file. DataError where it is missing or has changed."""
     rows_of: dict[str, list[SplitRow]] = {}
-    try:
+    with explained(DataError, f"{path} is damaged", "restore the file, or train again", (OSError, ValueError)):
         header, rows = read_table(path)
         task = task_of_columns(header)
         if header != (columns := _columns(task, GROUP in header)):
@@ -219,6 +219,4 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
                 raise ValueError(f"it has the split {cells['split']!r}")
             image = SplitRow(cells["path"], cells[task.column], cells["content"], cells.get(GROUP, ""))
             rows_of.setdefault(cells["split"], []).append(image)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
     return rows_of

@@ -25,7 +25,7 @@ from vit.data.core.dataset_names import KNOWN
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash, read_bytes
 from vit.data.core.samples import label_names
 from vit.data.splits.split import SplitRow, read_splits
-from vit.errors import ResourceError, VitError
+from vit.errors import ResourceError, VitError, explained
 from vit.explain.explainer import Explainer
 from vit.export.card import Origin
 from vit.inference.engines.exported_engines import ExportedEngine
@@ -59,7 +59,7 @@ def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[A
 
     page = build(content)
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
-    try:
+    with explained(ResourceError, f"cannot serve on {host}, port {port or '7860 and up'}", "give --port"):
         _, address, _ = page.launch(
             server_name=host,
             server_port=port,
@@ -72,8 +72,6 @@ def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[A
             theme=gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1]),
             app_kwargs={"middleware": [guard]},
         )
-    except OSError as error:
-        raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error
     return page, address
 
 

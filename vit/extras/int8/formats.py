@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from vit.checkpoints.format import KEY
-from vit.errors import UsageError, first_line
+from vit.errors import UsageError, explained
 from vit.export.format import Progress, check_packages, description_text, quiet
 from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
@@ -165,7 +165,9 @@ def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> O
             progress(seen, len(images))
             return image[None].numpy()
 
-        try:
+        problem = f"--precision int8: nncf cannot quantize {model.description.spec.name}"
+        # nncf and openvino have their own classes for every failure
+        with explained(UsageError, problem, "give --format onnx, or leave --precision out", Exception):
             graph = nncf.quantize(
                 model.graph,
                 nncf.Dataset(list(images), observed),
@@ -175,11 +177,6 @@ def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> O
                 subset_size=len(images),
                 advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
             )
-        except Exception as error:  # nncf and openvino have their own classes for every failure
-            raise UsageError(
-                f"--precision int8: nncf cannot quantize {model.description.spec.name}: {first_line(error)}",
-                "give --format onnx, or leave --precision out",
-            ) from error
     for key, text in INT8.items():
         graph.set_rt_info(text, [key])
     return replace(model, graph=graph)

@@ -16,7 +16,7 @@ from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, evaluation_loader
 from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import Key
-from vit.errors import DataError
+from vit.errors import DAMAGE, DataError, explained
 from vit.extras.pretrain.images import LABELED, QUERIES, numbered, spread
 from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS, PretrainPlan
 from vit.inference.answers.nearest import nearest
@@ -126,7 +126,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
     if result is None:
         raise run.unfinished()
     figures = {name: run.figure_path(name) for name in (NEIGHBOR_PICTURES, AUGMENTED)}
-    try:
+    with explained(DataError, f"{run.path} is damaged", "restore its files, or pretrain again", DAMAGE):
         pictures = {
             name: inline(path.read_bytes(), "image/png") if path.is_file() else None for name, path in figures.items()
         }
@@ -146,6 +146,4 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
             "config": read_text(run.config_path).splitlines(),
             "backbone": run.backbone_path.name,
         }
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise DataError(f"{run.path} is damaged: {error}", "restore its files, or pretrain again") from error
     write_page(run.report_path, "pretrain.html", content)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME
 from vit.data.core.image_bytes import MAX_BYTES
-from vit.errors import DataError, first_line, nearest, some_of
+from vit.errors import DAMAGE, DataError, explained, nearest, some_of
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 
 COLUMNS = ("key", "label", "split", "group", "shard", "offset", "length", "sha256")
@@ -90,10 +90,8 @@ def read_index(content: bytes, where: str) -> ShardIndex:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with explained(DataError, f"{where} is not a parquet file", _MADE_BY, (pa.ArrowException, OSError, ValueError)):
         table = pq.read_table(io.BytesIO(content))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{where} is not a parquet file: {first_line(error)[:200]}", _MADE_BY) from error
     missing = [name for name in COLUMNS if name not in table.column_names and name != "group"]
     if missing:
         problem = f"{where} lacks the column {' and '.join(missing)}; it has {some_of(table.column_names, 10)}"
@@ -151,14 +149,12 @@ def _shard_names(names: list[str], where: str) -> tuple[str, ...]:
 def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], Task]:
     if _METADATA not in metadata:
         return (), SINGLE_LABEL
-    try:
+    with explained(DataError, f"{where}: its class names are damaged", _MADE_BY, DAMAGE):
         ours = json.loads(metadata[_METADATA])
         names, several = tuple(ours["class_names"]), ours["several_labels"]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise ValueError("class names must be different texts")
         return names, MULTI_LABEL if several else SINGLE_LABEL
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{where}: its class names are damaged: {error}", _MADE_BY) from error
 
 
 def _check(index: ShardIndex, where: str) -> None:

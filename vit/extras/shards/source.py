@@ -89,12 +89,9 @@ class ShardReader(ImageReader):
     def _bytes(self, part: ByteRange, is_again: bool) -> bytes:
         """The bytes of a range; fewer where the shard ends before. `is_again`: a kept copy was wrong."""
         path = Path(self._folder, part.shard)
-        try:
-            with open(path, "rb") as file:
-                file.seek(part.start)
-                return file.read(part.stop - part.start)
-        except OSError as error:
-            raise DataError(f"cannot read the shard {path}: {os.strerror(error.errno or 0)}", "restore it") from error
+        with explained(DataError, f"cannot read the shard {path}", "restore it"), open(path, "rb") as file:
+            file.seek(part.start)
+            return file.read(part.stop - part.start)
 
 
 class FarShardReader(ShardReader):
@@ -197,8 +194,7 @@ def _samples(
     if index.task.is_exclusive:
         pairs = list(zip(keys, labels, strict=True))
         return label_files(None, pairs, class_names, where, groups if any(groups) else None, reader)
-    try:
+    fix = "make the index again with 'vit data index'"
+    with explained(DataError, f"{where}: a label is wrong", fix, (KeyError, ValueError)):
         values = index.task.array(labels, class_names)
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{where}: a label is wrong: {error}", "make the index again with 'vit data index'") from error
     return Samples(keys, values, groups=tuple(groups) if any(groups) else None, reader=reader)

@@ -24,7 +24,7 @@ from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash
 from vit.data.core.image_files import has_image_extension, is_hidden
 from vit.data.pixels.decode import check_header
-from vit.errors import DataError, some_of
+from vit.errors import DataError, explained, some_of
 from vit.extras.shards.index import IndexRow, write_index
 from vit.tasks.label_text import clean_label, sorted_classes
 from vit.tasks.task import SINGLE_LABEL
@@ -191,24 +191,22 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], indexed: In
         else:
             indexed.num_others += 1
 
-    try:
-        with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            while (member := tar.next()) is not None:
-                tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
-                name = PurePosixPath(re.sub(r"^(\./|/)+", "", member.name))
-                if member.isdir():
-                    continue
-                if any(is_hidden(part) for part in name.parts if part != ".."):
-                    indexed.num_hidden += 1
-                elif member.isreg() and not member.issparse():
-                    add(name, member)
-                elif (member.islnk() or member.issym()) and has_image_extension(name):
-                    indexed.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
-                else:
-                    indexed.num_others += 1
-    except (tarfile.TarError, OSError, EOFError) as error:
-        problem = f"{path} is not a whole tar file: {error}"
-        raise DataError(problem, "restore it, or unpack and pack it again without gzip") from error
+    fix = "restore it, or unpack and pack it again without gzip"
+    whole = explained(DataError, f"{path} is not a whole tar file", fix, (tarfile.TarError, OSError, EOFError))
+    with whole, open(path, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        while (member := tar.next()) is not None:
+            tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
+            name = PurePosixPath(re.sub(r"^(\./|/)+", "", member.name))
+            if member.isdir():
+                continue
+            if any(is_hidden(part) for part in name.parts if part != ".."):
+                indexed.num_hidden += 1
+            elif member.isreg() and not member.issparse():
+                add(name, member)
+            elif (member.islnk() or member.issym()) and has_image_extension(name):
+                indexed.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
+            else:
+                indexed.num_others += 1
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:
@@ -238,13 +236,11 @@ def _add_image(entry: TarImage, file: IO[bytes], member: tarfile.TarInfo, where:
 
 
 def _add_label(entry: TarImage, ending: str, data: bytes, where: str) -> None:
-    try:
+    with explained(DataError, f"{where} is not UTF-8 text or JSON", "correct it, or move it elsewhere", ValueError):
         if ending == "cls":
             entry.cls = data.decode("utf-8").strip()
             return
         content = json.loads(data)
-    except (UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{where} is not UTF-8 text or JSON: {error}", "correct it, or move it elsewhere") from error
     if isinstance(content, dict):
         values = (content[name] for name in JSON_NAMES if name in content)
         entry.json_label = next((str(value).strip() for value in values if isinstance(value, str | int)), "")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description, read_description
-from vit.errors import CheckpointError, UsageError, first_line, install
+from vit.errors import CheckpointError, UsageError, explained, first_line, install
 from vit.inference.deployment import LoadedModel, notes, traced
 from vit.inference.devices import choose_precision
 from vit.inference.engines.engine_names import import_openvino, without_telemetry
@@ -191,13 +191,12 @@ def convert(trained: LoadedModel, what: str) -> OpenVinoModel:
     UsageError, with the option that asks for it: openvino is not installed, or it cannot compute this network.
     """
     library = import_openvino(what)
-    try:
+    fix = "give --engine torch, or another --format"
+    # torch.export and openvino have their own classes for every failure
+    with explained(UsageError, f"{what}: openvino cannot compute {trained.description.spec.name}", fix, Exception):
         program = traced(trained)
         with without_telemetry():
             graph = library.convert_model(program)
-    except Exception as error:  # torch.export and openvino have their own classes for every failure
-        problem = f"{what}: openvino cannot compute {trained.description.spec.name}: {first_line(error)}"
-        raise UsageError(problem, "give --engine torch, or another --format") from error
     side = trained.network.image_size
     graph.reshape([-1, trained.network.in_chans, side, side])
     graph.inputs[0].tensor.set_names({INPUT})

@@ -13,7 +13,7 @@ from vit.atomic_files import atomic_write
 from vit.checkpoints.label_rules import LabelRules
 from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels
-from vit.errors import DataError
+from vit.errors import DataError, explained
 from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows
 from vit.tasks.task import MULTI_LABEL
 
@@ -191,11 +191,9 @@ class ScoredLabels(Scored):
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:
     """Read the rows that `ScoredImages.write` wrote. DataError: other columns, or not `count` rows."""
-    try:
+    with explained(DataError, f"{path} is damaged", "restore it, or train again", ValueError):
         rows = _read(path, ScoredRow._fields, count)
         return [ScoredRow(path, label, predicted, *map(float, numbers)) for path, label, predicted, *numbers in rows]
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}", "restore it, or train again") from error
 
 
 def read_scored_labels(

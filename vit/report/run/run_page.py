@@ -17,7 +17,7 @@ from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels, Source
 from vit.data.loading.sampler import Key
 from vit.data.splits.split import read_splits
-from vit.errors import DataError
+from vit.errors import DAMAGE, DataError, explained
 from vit.inference.scores.scored_images import Scored
 from vit.layout import EvaluationLayout
 from vit.plain_files import read_json, read_text
@@ -76,7 +76,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     """
     result = result or run.finished_result()
     report = report_of(result.task)
-    try:
+    with explained(DataError, f"{run.path} is damaged", "restore its files, or train again", DAMAGE):
         class_names: list[str] = read_json(run.class_names_path)["classes"]
         config = read_text(run.config_path)
         axis, loss_caption = loss_text(config, result.task)
@@ -101,8 +101,6 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
             "changed": describe_changed(num_changed),
             **scripts(*report.SCRIPTS),
         }
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     write_page(run.report_path, report.RUN_TEMPLATE, {**common, **content})
     return num_changed
 

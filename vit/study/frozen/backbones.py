@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from vit.atomic_files import atomic_write
 from vit.console import percent
 from vit.csv_files import new_table, records
-from vit.errors import DataError
+from vit.errors import DataError, explained
 from vit.study.answer.wording import complement, percents
 from vit.study.findings import ALPHA, Findings, Interval
 
@@ -156,10 +156,8 @@ def read_backbones(path: Path) -> list[Backbone]:
     """The backbones that `write_backbones` wrote; none without a file. DataError where it is damaged."""
     if not path.is_file():
         return []
-    try:
+    with explained(DataError, f"{path} is damaged", "give its 'vit probe' command again", (KeyError, ValueError)):
         return [Backbone.of_row(row) for row in records(path)]
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
 
 
 def _percent_cell(fraction: Interval) -> str:

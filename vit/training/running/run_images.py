@@ -20,7 +20,7 @@ from vit.data.checks.contents import Contents
 from vit.data.core.groups import copies_note
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.split import SplitRow, listed_task, read_splits, split_rows
-from vit.errors import DataError, some_of
+from vit.errors import DAMAGE, DataError, explained, some_of
 from vit.plain_files import parse_yaml, read_json, read_text
 from vit.training.planning.images import opened_data
 from vit.training.recipes.recipe import Recipe
@@ -114,7 +114,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
     if not data.exists():
         raise DataError(f"{data}, which held the images of the run, does not exist", "restore it, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
-    try:
+    with explained(DataError, f"{run.class_names_path} is damaged", "restore it, or train again", DAMAGE):
         class_names = tuple(map(str, read_json(run.class_names_path)["classes"]))
         task = listed_task(run.splits_path)
         splits = {
@@ -126,8 +126,6 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
             )
             for split, rows in listed.items()
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.class_names_path} is damaged: {error!r}", "restore it, or train again") from error
     return Source(base.name if data.is_dir() else data.stem, class_names, splits)
 
 
