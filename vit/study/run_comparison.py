@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from vit.study.common_images import LearnedImages, changed_places, check_same_gr
 from vit.study.findings import ALPHA, Difference, Interval, JsonValue
 from vit.study.statistics.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.variance_components import Bools, Floats, mean_error
-from vit.training.recipes.values import training_options
+from vit.training.recipes.values import dotted, training_options
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     if groups and len(first.rows) < 2:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
-    values = [_flat(training_options(run.recipe)) for run in runs]
+    values = [{name: f"{value}" for name, value in dotted(training_options(run.recipe)).items()} for run in runs]
     options = [(name, *(of_run.get(name, "") for of_run in values)) for name in sorted(set().union(*values))]
     differing = [index for index in range(len(first.rows)) if len({run.rows[index].predicted for run in runs}) > 1]
     return RunComparison(
@@ -287,11 +286,3 @@ def _different_images(runs: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
         kinds += [run] * (number == len(kinds))
         cells.append("" if run.learned is None else f"{run.learned.num_train:,} (set {number + 1})")
     return [("training images", *cells)] if len(kinds) > 1 else []
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Nested values by their dotted names, as text."""
-    flat: dict[str, str] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": f"{value}"}
-    return flat

@@ -32,6 +32,14 @@ def training_options(values: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
+def dotted(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested values by their dotted names: {"optim.lr": 0.001}. Empty sections have no names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= dotted(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+    return flat
+
+
 def is_unused(name: str) -> bool:
     """Whether an option, by its dotted name, changes nothing in a linear probe."""
     section, _, key = name.partition(".")

@@ -16,6 +16,7 @@ from vit.csv_files import records
 from vit.errors import UsageError, install, nearest
 from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import dotted
 
 WandbMode = Literal["auto", "online", "offline", "off"]
 WANDB = "wandb"
@@ -85,13 +86,7 @@ def flat(config: Mapping[str, object]) -> dict[str, object]:
     """The public options by their dotted names: {"optim.lr": 0.001}. Empty sections have no names."""
     shown = public(config)
     assert isinstance(shown, dict)
-    options: dict[str, object] = {}
-    for name, value in shown.items():
-        if isinstance(value, dict):
-            options |= {f"{name}.{key}": item for key, item in flat(value).items()}
-        else:
-            options[name] = value
-    return options
+    return dotted(shown)
 
 
 @dataclass(frozen=True)
