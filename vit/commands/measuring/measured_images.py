@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import numpy as np
@@ -19,6 +18,7 @@ from vit.data.core.samples import Samples, Source, label_names
 from vit.data.sources.sources import columns_for, open_source
 from vit.errors import CheckpointError, DataError, UsageError, VitError, some_of
 from vit.inference.files import TABLES
+from vit.inference.predictor import Predictor
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
 from vit.tasks.task import Task
 from vit.training.planning.images import opened_data
@@ -33,9 +33,6 @@ from vit.training.running.run_images import (
     seen_in_training,
     splits_of_run,
 )
-
-if TYPE_CHECKING:
-    from vit.inference.predictor import Predictor
 
 SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
 SHOWN_CLASSES = 10
@@ -179,7 +176,7 @@ def _check_own_labels(run: RunDirectory, source: Source, split: str) -> None:
         raise DataError(f"{images} got other labels since the training: {some_of(changed)}", f"measure them: {command}")
 
 
-def check_own_model(model: Path, predictor: "Predictor") -> None:
+def check_own_model(model: Path, predictor: Predictor) -> None:
     """Raise CheckpointError where best.ckpt is of another training than result.json: what it has seen is not known."""
     run = RunDirectory.around(model)
     result = None if run is None else run.read_result()

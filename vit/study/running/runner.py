@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, current_process, get_all_start_methods, get_context
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
@@ -21,9 +22,6 @@ from vit.layout import FEATURES
 from vit.study.grid import Cell
 from vit.study.running.cell import run_cell, time_cell
 from vit.training.recipes.recipe import Recipe
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerContext, SpawnContext
 
 Event = Literal["started", "done", "failed"]
 
@@ -121,7 +119,7 @@ def time_network(recipe: Recipe, share: MachineShare) -> tuple[float, float]:
     return float(answer[0]), float(answer[1])
 
 
-def _context() -> "ForkServerContext | SpawnContext":
+def _context() -> ForkServerContext | SpawnContext:
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     shorten_socket_paths()
