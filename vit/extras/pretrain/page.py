@@ -14,7 +14,6 @@ from vit.csv_files import records
 from vit.data.core.samples import label_names
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, evaluation_loader
-from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import Key
 from vit.errors import DAMAGE, DataError, explained
 from vit.extras.pretrain.images import LABELED, QUERIES, numbered, spread
@@ -22,15 +21,15 @@ from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS, PretrainPlan
 from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 from vit.plain_files import read_text
-from vit.report.page.image_figures import displayable, image_grid
+from vit.report.page.image_figures import image_grid
 from vit.report.page.page import inline, write_page
 from vit.report.page.style import drawn, save
+from vit.report.run.run_page import augmented
 from vit.report.tables.run_tables import facts
 from vit.training.running.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
 CURVES, NEIGHBOR_PICTURES, AUGMENTED = "curves", "neighbors", "augmented"
-MOST_SAMPLES = 24
 ROWS = 8  # images whose neighbors are shown
 MOST_SEARCHED = 2_000  # images among which they are searched
 _LOSS, _ACCURACY = "tab:blue", "tab:orange"
@@ -40,7 +39,7 @@ def draw_pretraining(
     run: RunDirectory, plan: PretrainPlan, fitted: FitResult, network: Network, tracker: Tracker
 ) -> None:
     """Curves, augmented images and nearest neighbors."""
-    pictures = {AUGMENTED: _augmented(plan, fitted.data), NEIGHBOR_PICTURES: _neighbors(network, plan)}
+    pictures = {AUGMENTED: augmented(plan, fitted.data, has_labels=False), NEIGHBOR_PICTURES: _neighbors(network, plan)}
     for name, figure in {CURVES: pretrain_curves(run.metrics_path), **pictures}.items():
         if figure is not None:
             save(figure, run.figure_path(name))
@@ -69,14 +68,6 @@ def pretrain_curves(metrics: Path) -> Figure:
         panels[1].set(xlabel="optimizer step", ylabel="accuracy (%)", title="Nearest neighbors")
         panels[1].legend(frameon=False)
     return figure
-
-
-def _augmented(plan: PretrainPlan, data: ImageDataModule) -> Figure:
-    """The first training images as the network sees them in the first epoch."""
-    count = min(MOST_SAMPLES, len(plan.source.splits["train"]))
-    batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
-    images = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
-    return image_grid(list(images), [""] * count, "Training images as the network sees them")
 
 
 @torch.inference_mode()
@@ -122,9 +113,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
     Args:
         result: the result where result.json is not written yet; None: read the file.
     """
-    result = result or run.read_result()
-    if result is None:
-        raise run.unfinished()
+    result = result or run.finished_result(with_classes=False)
     figures = {name: run.figure_path(name) for name in (NEIGHBOR_PICTURES, AUGMENTED)}
     with explained(DataError, f"{run.path} is damaged", "restore its files, or pretrain again", DAMAGE):
         pictures = {

@@ -32,6 +32,7 @@ from vit.report.tables.run_tables import facts
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 
 if TYPE_CHECKING:
+    from vit.data.loading.module import ImageDataModule
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -141,7 +142,7 @@ def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tra
         if result.task.is_exclusive:
             guesses = scored.probabilities.argmax(axis=1).tolist()
             tracker.confusion_matrix(f"{split}/confusion", scored.labels.tolist(), guesses, class_names)
-    figures["augmented"] = _augmented(plan, fitted)
+    figures["augmented"] = augmented(plan, fitted.data)
     validated = fitted.scored.get("validation")
     worst = [] if validated is None else report.worst(validated, result, class_names, MOST_WORST)
     if worst:
@@ -175,12 +176,12 @@ def _track_result(run: RunDirectory, result: RunResult, tracker: "Tracker") -> N
     tracker.artifact(run.best_path, name, {"sha256": file_hash(run.best_path), **values})
 
 
-def _augmented(plan: "Plan", fitted: "FitResult") -> Figure:
+def augmented(plan: "Plan", data: "ImageDataModule", has_labels: bool = True) -> Figure:
     """The first training images as the network sees them in the first epoch, with the classes that were mixed."""
-    class_names, data = plan.source.class_names, fitted.data
+    class_names = plan.source.class_names
     count = min(MOST_SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
     images, labels = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std), batch.label.numpy()
     mixed = [[int(row)] if labels.ndim == 1 else np.flatnonzero(row > 0) for row in labels]  # -1 is an unknown label
-    captions = [" + ".join(class_names[number] for number in numbers) for numbers in mixed]
+    captions = [" + ".join(class_names[number] for number in numbers) if has_labels else "" for numbers in mixed]
     return image_grid(list(images), captions, "Training images as the network sees them")
