@@ -1,7 +1,12 @@
-"""What the folder `extras` adds, by name: the core imports nothing of it but through these tables"""
+"""What the folder `extras` adds, by name: the core imports nothing of it but through these tables
+
+Each module is imported when it is needed. A training on a folder of JPEG and PNG files needs none.
+"""
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +36,16 @@ class Entry:
     def load(self) -> Any:
         """Import the class or function; UsageError as of `import_module`."""
         return getattr(self.import_module(), self.name)
+
+
+def has_extra(image_format: str) -> bool:
+    """Whether the extra is installed that reads a format, or of TIFF what Pillow does not keep whole."""
+    return _is_installed(LIBRARIES[image_format])
+
+
+@cache
+def _is_installed(library: str) -> bool:
+    return find_spec("vit.extras") is not None and find_spec(library) is not None
 
 
 def command_module(name: str) -> ModuleType:
@@ -68,6 +83,19 @@ INT8_FORMAT, INT8 = Entry("int8", "formats", "installed_format"), Entry("int8", 
 TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
     "mlflow": Entry("mlflow", "tracker", "Mlflow"),
+}
+IMAGE_READERS = {  # format of an image -> a module, `FormatReader`; of HEIF a function that lets Pillow read it
+    "DICOM": Entry("dicom", "reader", "read"),
+    "TIFF": Entry("tiff", "reader", "read"),
+    "HEIF": Entry("heif", "reader", "register"),
+}
+LIBRARIES = {"DICOM": "pydicom", "TIFF": "tifffile", "HEIF": "pillow_heif"}
+SOURCES = {  # of images, beyond folders and CSV files
+    "hub": Entry("hub", "source", "open_source"),  # a module, `TableSource`
+    "tables": Entry("parquet", "open", "open_source"),  # a module, `TableSource`
+    "addresses": Entry("s3", "far_images", "FarImages"),  # a class, `ImageReader`
+    "pack": Entry("shards", "packing", "pack"),
+    "tars": Entry("shards", "tars", "index_tars"),
 }
 COMPLETION = Entry("completion", "script", "completion_script")  # of `vit --print_completion`
 PRETRAINING_PLAN = Entry("pretrain", "pretrainer", "make_pretrain_plan")

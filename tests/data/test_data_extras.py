@@ -12,7 +12,7 @@ from PIL import Image
 
 import vit
 from tests.processes import environment
-from vit.data.registry import IMAGE_READERS, LIBRARIES, SOURCES
+from vit.registry import IMAGE_READERS, LIBRARIES, SOURCES
 
 PACKAGE = Path(vit.__file__).parent
 WITHOUT_EXTRAS = """

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from tests.science_files import deep_png, tiff
-from vit.data import registry
+from vit import registry
 from vit.data.core import image_header
 from vit.data.core.image_files import has_image_extension
 from vit.data.pixels.augment import Augment, ImageAugment

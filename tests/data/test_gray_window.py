@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.science_files import deep_png, dicom, tiff
-from vit.data import registry
+from vit import registry
 from vit.data.checks.check import check
 from vit.data.core.samples import Samples
 from vit.data.pixels.decode import ImageError, decode_image

@@ -15,7 +15,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from tests.science_files import PERSON, dicom, tiff
-from vit.data import registry
+from vit import registry
 from vit.data.checks.check import check
 from vit.data.core import image_files, image_header
 from vit.data.core.image_files import has_image_extension, how_to_convert_skipped

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vit import registry
 from vit.checkpoints.run import has_no_classes
-from vit.data import registry
 from vit.data.core.dataset_names import check_data
 from vit.data.core.groups import group_notes, with_groups
 from vit.data.core.image_files import image_files

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.science_files import tiff
-from vit.data import registry
+from vit import registry
 from vit.data.checks.check import check
 from vit.data.pixels.decode import ImageError, decode_image, deep_values
 from vit.data.pixels.planes import with_channels

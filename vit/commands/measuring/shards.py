@@ -15,8 +15,8 @@ from vit.commands.cli.arguments import PositiveInt, StrPath, path_text
 from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import INDEX_NAME, TableColumns, check_data
-from vit.data.registry import SOURCES
 from vit.errors import DataError, EmptyClassError, ResourceError, UsageError, explained, some_of
+from vit.registry import SOURCES
 
 LEFT_OUT = "left_out.csv"
 _MEGABYTE = 10**6

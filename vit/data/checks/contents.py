@@ -27,9 +27,9 @@ from vit.data.core.image_header import MAX_ASPECT, MAX_PIXELS
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import check_header
-from vit.data.registry import has_extra
 from vit.data.splits.split import SPLITS
 from vit.layout import cache_folder
+from vit.registry import has_extra
 
 _PER_TASK = 32  # images that a thread takes at a time
 _SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from vit.data.core.image_files import has_image_extension
-from vit.data.registry import SOURCES
 from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout
+from vit.registry import SOURCES
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source

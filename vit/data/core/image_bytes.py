@@ -11,8 +11,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.registry import SOURCES
 from vit.errors import DataError, ResourceError, how_to_read_again, is_of_machine
+from vit.registry import SOURCES
 
 MAX_BYTES = 512 * 2**20
 HASH_BYTES = 16  # of a content hash

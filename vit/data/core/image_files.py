@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 
 from vit import layout
 from vit.console import count_of
-from vit.data.registry import has_extra
 from vit.errors import ResourceError, how_to_read_again, install, is_of_machine, some_of
+from vit.registry import has_extra
 
 FolderId = tuple[int, int]  # device and inode
 

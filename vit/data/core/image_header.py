@@ -10,8 +10,8 @@ from PIL import Image
 
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_files import FORMATS, is_dicom, is_tiff
-from vit.data.registry import IMAGE_READERS, has_extra
 from vit.errors import install
+from vit.registry import IMAGE_READERS, has_extra
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50

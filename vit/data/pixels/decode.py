@@ -37,8 +37,8 @@ from vit.data.pixels.pillow_images import (
 )
 from vit.data.pixels.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
 from vit.data.pixels.preprocess import COLORS, Decoding, Window
-from vit.data.registry import has_extra
 from vit.errors import install
+from vit.registry import has_extra
 
 BACKGROUND = 255  # white, below transparent pixels
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from vit.data.pixels.planes import DARKEST, ValuesError
 from vit.data.pixels.preprocess import COLORS
-from vit.data.registry import has_extra
 from vit.errors import install
+from vit.registry import has_extra
 
 BITS_TAG, SAMPLE_FORMAT_TAG = 258, 339  # of TIFF
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit.data.core.image_bytes import ImageError
 from vit.data.pixels.preprocess import COLORS, Window
-from vit.data.registry import IMAGE_READERS
+from vit.registry import IMAGE_READERS
 
 MAX_VALUE_BYTES = 768_000_000  # of decoded planes: 64 million pixels of three 32-bit values
 ORIENTATION_TAG = 274  # of TIFF and EXIF

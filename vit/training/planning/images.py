@@ -11,11 +11,11 @@ from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_files import is_tiff
 from vit.data.core.image_header import header_size, no_warnings
 from vit.data.core.samples import Samples, Source, absent_notes
-from vit.data.registry import has_extra
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import with_all_splits, with_fold
 from vit.data.splits.subset import subset, subset_kind
 from vit.errors import UsageError
+from vit.registry import has_extra
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 
