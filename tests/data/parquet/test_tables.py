@@ -18,6 +18,7 @@ from vit.errors import DataError
 from vit.extras.parquet import rows as row_parts
 from vit.extras.parquet.open import list_images
 from vit.extras.pretrain.images import open_images
+from vit.training.recipes.pretrain_recipe import PretrainDataConfig
 
 NAMES = ("blue", "green", "red")
 
@@ -170,7 +171,7 @@ def test_a_test_split_without_labels_is_left_out(listed, tmp_path):
         "train": 42,
         "test": 5,
     }
-    assert len(open_images(str(tmp_path / "set"), labels="none").splits["train"]) == 47
+    assert len(open_images(PretrainDataConfig(str(tmp_path / "set"), labels="none")).splits["train"]) == 47
 
 
 @pytest.mark.faults("D7")

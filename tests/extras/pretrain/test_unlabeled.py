@@ -6,8 +6,15 @@ import pytest
 
 from vit.data.core.groups import with_groups
 from vit.errors import DataError, UsageError
-from vit.extras.pretrain.images import open_images, with_more_images
+from vit.extras.pretrain import images
+from vit.extras.pretrain.images import with_more_images
 from vit.extras.shards.packing import pack
+from vit.training.recipes.pretrain_recipe import PretrainDataConfig
+
+
+def open_images(source, labels="auto"):
+    return images.open_images(PretrainDataConfig(source, labels=labels))
+
 
 SPLITS = {"red/00": "train", "red/01": "test", "blue/00": "", "blue/01": "x"}
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from vit.data.checks.contents import Contents
 from vit.data.core.batch import Batch
-from vit.data.core.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet, table_source
+from vit.data.core.dataset_names import SPLIT_SYNONYMS, check_data, is_parquet, table_source
 from vit.data.core.draws import hashed
 from vit.data.core.image_files import describe_skipped, how_to_convert_skipped, image_files, is_image, subfolders
 from vit.data.core.samples import Labels, Samples, Source
@@ -24,38 +24,32 @@ from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.csv_cells import ListedFiles, split_of
 from vit.data.sources.image_csv import column_names, columns_of, given_columns, read_image_csv
-from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
+from vit.training.planning.images import opened_data
+from vit.training.recipes.pretrain_recipe import PretrainDataConfig
 
 UNKNOWN = -1  # label of an image without one
 MOST_BANK, MOST_QUERIES = 1_000, 1_000  # labeled images that show the progress, which takes time
 LABELED, QUERIES = "labeled", "queries"  # splits beside "train"
 
 
-def open_images(
-    data: str,
-    root: str | None = None,
-    download: bool = False,
-    allow_empty: bool = False,
-    labels: str = "auto",
-    columns: TableColumns = TableColumns(),
-) -> Source:
+def open_images(wanted: PretrainDataConfig) -> Source:
     """List the images of DATA: as `open_source`, or without class names as a split "train" with the labels -1.
 
-    Args:
-        labels: "auto", or "none": all images count as training images without labels, whatever folders they lie in and
-            whatever split a table names.
+    With the labels "none" all images count as training images without labels, whatever folders they lie in and whatever
+    split a table names.
 
     Raises:
         UsageError: DATA is not a file, a folder or a known name.
         DataError: DATA has no images, or cannot be read.
     """
+    data, labels, columns = wanted.source, wanted.labels, wanted.columns
     check_data(data)
     path = Path(data).expanduser()
     if path.is_dir() and not is_parquet(data):
         columns.refuse(data)
         if labels == "auto" and _has_classes(path):
-            return open_source(data, root, download, allow_empty, columns)
+            return opened_data(wanted)
         return _unlabeled_folder(path)
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
         given = given_columns(columns)
@@ -69,7 +63,7 @@ def open_images(
             first = first.followed_by(samples)
         unknown = replace(first, labels=np.full(len(first), UNKNOWN, dtype=np.int64))
         return replace(source, class_names=(), splits={"train": unknown})
-    source = open_source(data, root, download, allow_empty, columns)
+    source = opened_data(wanted)
     if labels == "none":
         raise UsageError(f"--data.labels none is for folders and tables, and {data} is neither", "leave it out")
     return source

@@ -72,7 +72,7 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     Args:
         seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
     """
-    source = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
+    source = open_images(data)
     if source.class_names:
         source = divided(source, data)
     source = chosen_part(source, data, seed)
