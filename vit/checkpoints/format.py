@@ -168,10 +168,8 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
 
 def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
     """The description that an untrusted file holds; CheckpointError with `fix` where it is none, or newer."""
-    try:
+    with explained(CheckpointError, f"{path} has no readable description", fix, Exception):
         version = int(plain["format"])
-    except Exception as error:
-        raise CheckpointError(f"{path} has no readable description", fix) from error
     if version != FORMAT:
         newer = "upgrade vit-lightning" if version > FORMAT else "train or export it again"
         raise CheckpointError(f"{path} has format {version}, this program reads {FORMAT}", newer)

@@ -13,7 +13,7 @@ from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import write_converted_card
 from vit.console import Reporter, count_of
-from vit.errors import CheckpointError, DataError, some_of
+from vit.errors import CheckpointError, DataError, explained, some_of
 from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
@@ -160,10 +160,8 @@ def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple
 def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
         raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
-    try:
+    with explained(DataError, f"the list of classes {path} is not UTF-8", "save it as UTF-8", UnicodeDecodeError):
         text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"the list of classes {path} is not UTF-8", "save it as UTF-8") from error
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names):,} names for {num_classes:,} classes", "give one name in each line")

@@ -101,10 +101,8 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         if name not in table.column_names:
             return [missing] * table.num_rows
         kind = pa.string() if missing == "" else pa.int64()
-        try:
+        with explained(DataError, f"{where}: the column {name} is not of type {kind}", _MADE_BY, pa.ArrowException):
             return list(table.column(name).cast(kind).fill_null(missing).to_pylist())
-        except pa.ArrowException as error:
-            raise DataError(f"{where}: the column {name} is not of type {kind}", _MADE_BY) from error
 
     of_rows, hashes, splits = column("shard"), column("sha256"), column("split")
     shard_names = _shard_names(of_rows, where)

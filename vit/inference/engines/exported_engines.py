@@ -68,10 +68,8 @@ class OnnxEngine(ExportedEngine):
     name = "onnxruntime"
 
     def __init__(self, path: Path) -> None:
-        try:
+        with explained(UsageError, f"{path} needs onnxruntime", install("export"), ImportError):
             import onnxruntime
-        except ImportError as error:
-            raise UsageError(f"{path} needs onnxruntime", install("export")) from error
         content = _checked_onnx(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
