@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.types as types
+
 from vit.data.core.dataset_names import TableColumns
 from vit.data.sources.csv_cells import is_index, plain_name
 from vit.data.sources.image_csv import NAMES
@@ -194,8 +196,6 @@ def _class_names(feature: Feature | None, where: str) -> tuple[str, ...] | None:
 
 def _kind(kind: Any) -> str:
     """What a type of pyarrow holds: "bytes", a "struct" with a field of bytes, "text", "number" or ""."""
-    import pyarrow.types as types
-
     if types.is_struct(kind):
         return "struct" if any(field.name == "bytes" and _kind(field.type) == "bytes" for field in kind) else ""
     if types.is_dictionary(kind):

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.errors import DataError, explained, first_line
@@ -48,9 +50,6 @@ class TableFile:
     @contextmanager
     def opened(self) -> Iterator[Any]:
         """The file as pyarrow's ParquetFile. DataError: it is not one, or is damaged where the block reads it."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             with pq.ParquetFile(
                 self.where,
@@ -101,8 +100,6 @@ class RowGroup:
 
     def read_parts(self) -> Iterator[Rows]:
         """The parts in order. DataError where the file cannot be read, or has changed."""
-        import pyarrow as pa
-
         self.file.check_unchanged()
         with self.file.opened() as table:
             left: list[bytes | None] = []

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from vit.data.core.dataset_names import PARQUET, SPLIT_OF_NAME, TableColumns
 from vit.data.core.samples import Samples, Source, label_files
@@ -163,8 +164,6 @@ def _sizes(metadata: Any, column: str) -> list[int]:
 
 def _values(table: Any, path: str) -> list[Any]:
     """The values of a column, or of the field `path` of a struct."""
-    import pyarrow as pa
-
     if path in table.column_names:
         column = table.column(path)
     else:
