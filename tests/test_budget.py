@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 43_004,
-    "lines of Python in vit/extras/": 6_388,
+    "lines of Python in vit/ outside vit/extras/": 42_906,
+    "lines of Python in vit/extras/": 6_340,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
     "words in docs/": 60_100,
