@@ -37,7 +37,7 @@ from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
 
 Row = dict[str, float | int | str]
 NUM_CLASSES, NUM_TESTED = 10, 200  # classes of a set, and test images, or a little fewer
-_KEY = ("data", "weights", "tool", "is_long", "options", "images", "image_size", "seed")
+_KEY = ("data", "weights", "tool", "length", "options", "images", "image_size", "seed")
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="defaults") as temporary:
         for seed, weights, side, folder in product(range(given.seeds), given.weights, sides, given.folders):
             options = " ".join(side.options)
-            key = (folder.name, weights.stem, side.tool, side.is_long, options, given.images, given.image_size, seed)
+            key = (folder.name, weights.stem, side.tool, side.length, options, given.images, given.image_size, seed)
             if key in done:
                 continue
             images, out = Path(temporary) / str(seed) / folder.name, Path(temporary) / "out"

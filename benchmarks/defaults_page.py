@@ -19,6 +19,8 @@ ROWS = ROOT / "evidence" / "peers" / "defaults.jsonl"
 PAGE = ROOT / "docs" / "comparison.md"
 BEGIN, END = "<!-- defaults: python benchmarks/defaults_page.py -->", "<!-- end of defaults -->"
 VIT = SIDES[0]
+LONG = next(side for side in SIDES if (side.tool, side.length) == ("vit", "same seconds"))
+PEERS = [side for side in SIDES if side.tool != "vit"]
 NETWORK = "deit_tiny_patch16_224"
 
 
@@ -27,7 +29,8 @@ class Compared:
     """A side beside `vit train`, on the seeds and sets that both have.
 
     Attributes:
-        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over test images and seeds}.
+        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over test images and seeds}. A
+            side of the same seconds is compared with a `vit train` of the same seconds.
         overall: mean of the sets' differences, with the interval of Student's t over the sets.
         p: two-sided p of the mean.
         seconds: median CPU seconds of `vit train` and of the side.
@@ -57,24 +60,25 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
 
 def section(rows: Sequence[Row]) -> Iterator[str]:
     """The tables of one size: all sets together, then each set."""
-    compared = [one for side in SIDES[1:] if (one := compare(rows, side)) is not None]
+    compared = [one for side in PEERS if (one := compare(rows, side)) is not None]
     p_values = hochberg([one.p for one in compared])
     yield _line(("tool", "length", "sets", "trainings", "accuracy (%)",
                  "difference (points)", "corrected p", "CPU seconds", "`vit train`"))  # fmt: skip
     yield "|---" * 9 + "|"
     for one, p in zip(compared, p_values, strict=True):
-        yield _line((one.side.tool, describe(one.side), len(one.gaps), one.num_trainings,
+        yield _line((one.side.tool, one.side.length, len(one.gaps), one.num_trainings,
                      f"{100 * one.accuracy:.1f}", points(one.overall), "" if one.p is None else f"{p:.3f}",
                      f"{one.seconds[1]:.0f}", f"{one.seconds[0]:.0f}"))  # fmt: skip
     sets = sorted({name for one in compared for name in one.gaps})
     yield ""
     ahead = [
-        f"{one.side.tool} ({describe(one.side)}) on {name}"
+        f"{one.side.tool} ({one.side.length}) on {name}"
         for one in compared
         for name, gap in one.gaps.items()
         if gap.high is not None and gap.high < 0
     ]
-    missing = dict.fromkeys(side.tool for side in SIDES[1:] if side not in {one.side for one in compared})
+    tools = {one.side.tool for one in compared}
+    missing = dict.fromkeys(side.tool for side in PEERS if side.tool not in tools)
     yield f"- Ahead of `vit train`, by the interval of a set: {', '.join(ahead) or 'no tool on any set'}."
     if missing:
         yield f"- Tools that lack a row: {', '.join(missing)}."
@@ -82,18 +86,19 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set after the same epochs, with its 95 % interval over test images (and seeds):"
+    yield "Difference on each set, with its 95 % interval over test images (and seeds):"
     yield ""
-    yield _line(("tool", *sets))
-    yield "|---" * (1 + len(sets)) + "|"
+    yield _line(("tool", "length", *sets))
+    yield "|---" * (2 + len(sets)) + "|"
     for one in compared:
-        if one.side.is_long:
-            yield _line((one.side.tool, *(points(one.gaps[name]) if name in one.gaps else "" for name in sets)))
+        if one.side.length != "first example":
+            gaps = (points(one.gaps[name]) if name in one.gaps else "" for name in sets)
+            yield _line((one.side.tool, one.side.length, *gaps))
 
 
 def compare(rows: Sequence[Row], side: Side) -> Compared | None:
     """A side beside `vit train`; None without a set that both have."""
-    own, other = (find(rows, one) for one in (VIT, side))
+    own, other = (find(rows, one) for one in (LONG if side.length == "same seconds" else VIT, side))
     gaps, accuracies, seconds = {}, [], []
     for name in sorted(own.keys() & other.keys()):
         seeds = sorted(own[name].keys() & other[name].keys())
@@ -118,9 +123,9 @@ def compare(rows: Sequence[Row], side: Side) -> Compared | None:
 def find(rows: Sequence[Row], side: Side) -> dict[str, dict[int, Row]]:
     """{set: {seed: row}} of a side's trainings that ended."""
     found: dict[str, dict[int, Row]] = defaultdict(dict)
-    wanted = (side.tool, side.is_long, " ".join(side.options), NETWORK)
+    wanted = (side.tool, side.length, " ".join(side.options), NETWORK)
     for row in rows:
-        if (row["tool"], row["is_long"], row["options"], row["weights"]) == wanted and "correct" in row:
+        if (row["tool"], row["length"], row["options"], row["weights"]) == wanted and "correct" in row:
             found[str(row["data"])][int(row["seed"])] = row
     return found
 
@@ -137,11 +142,6 @@ def over_sets(gaps: Sequence[float]) -> tuple[Interval, float | None]:
     test = ttest_1samp(gaps, 0.0)
     low, high = test.confidence_interval(0.95)
     return Interval(mean(gaps), float(low), float(high)), float(test.pvalue)
-
-
-def describe(side: Side) -> str:
-    """The length of a side's training in words."""
-    return "same epochs" if side.is_long else "first example"
 
 
 def points(gap: Interval) -> str:

@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_lr", type=float, default=2e-3, help="learning rate of fastai")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the tool")
     given = parser.parse_args()
     next(action for action in ACTIONS if action.__name__ == given.action)(given)
@@ -53,7 +54,7 @@ def train_fastai(given: argparse.Namespace) -> None:
     learn = vision_learner(
         dls, given.network, metrics=error_rate, pretrained_cfg_overlay=overlay, **image_size(given.network, given.size)
     )
-    learn.fine_tune(given.epochs)
+    learn.fine_tune(given.epochs, given.base_lr)
     files = find_images(given.images / "test")
     scores, _ = learn.get_preds(dl=dls.test_dl(files, num_workers=0))
     write_answers(given, files, [dls.vocab[index] for index in scores.argmax(1).tolist()])

@@ -87,21 +87,22 @@ def test_cpu_time_has_that_of_children_and_a_failure_its_last_line(trial):
     assert (status, last) == (1, "two") and 0.2 < seconds < 2
 
 
-def test_each_tool_trains_on_the_same_folders_and_a_long_side_as_long_as_ours(trial):
-    from defaults_sides import SIDES
+def test_each_tool_trains_on_the_same_folders_and_for_its_passes(trial):
+    from defaults_sides import ALTERNATIVES, SIDES
 
-    for side in SIDES:
+    for side in (*SIDES, *ALTERNATIVES):
         words = " ".join(word for command in side.commands(trial) for word in command)
         assert str(trial.images) in words and str(trial.weights) in words
+        passes = {"first example": 0, "same epochs": 30, "same seconds": side.epochs}[side.length]
         length = {
-            "vit": "--image_size 96",
-            "fastai": "--epochs 29",
-            "timm": "--epochs 30",
-            "transformers": "--num_train_epochs 30",
-            "lightly-train": "--epochs 30",
-            "autogluon": "optim.max_epochs=30",
+            "vit": f"--optim.epochs {passes}",
+            "fastai": f"--epochs {passes - 1 if passes else 1}",
+            "timm": f"--epochs {passes}",
+            "transformers": f"--num_train_epochs {passes}",
+            "lightly-train": f"--epochs {passes}",
+            "autogluon": f"optim.max_epochs={passes}",
         }[side.tool]
-        assert (length in words) == (side.is_long or side.tool == "vit")
+        assert (length in words) == (passes > 0 or side.tool == "fastai")
 
 
 def test_a_tool_has_an_interpreter_of_its_own(tmp_path, monkeypatch):
@@ -126,14 +127,13 @@ def test_the_page_is_that_of_the_kept_rows():
 
 
 def test_a_positive_difference_is_in_favor_of_vit():
-    from defaults_page import VIT, compare, page, section
-    from defaults_sides import SIDES
+    from defaults_page import LONG, PEERS, VIT, compare, page, section
 
     from vit.checkpoints.result import pack
 
     def row(data, side, right):
         correct = np.arange(100) < right
-        given = {"data": data, "weights": "deit_tiny_patch16_224", "tool": side.tool, "is_long": side.is_long}
+        given = {"data": data, "weights": "deit_tiny_patch16_224", "tool": side.tool, "length": side.length}
         return given | {
             "options": " ".join(side.options),
             "seed": 0,
@@ -142,17 +142,19 @@ def test_a_positive_difference_is_in_favor_of_vit():
             "correct": pack(correct),
         }
 
-    rows = [row(data, side, right) for data in "abc" for side, right in ((VIT, 90), (SIDES[1], 80))]
+    rows = [row(data, side, right) for data in "abc" for side, right in ((VIT, 90), (PEERS[0], 80))]
     rows[-1]["correct"] = pack(np.arange(100) < 79)
-    found = compare(rows, SIDES[1])
+    found = compare(rows, PEERS[0])
     assert found.num_trainings == 3 and found.gaps["a"].value == pytest.approx(0.1)
     assert found.overall.value == pytest.approx(31 / 300) and found.overall.low > 0 and found.p < 0.01
     assert "no tool on any set" in "\n".join(section(rows))
-    worse = [row("d", VIT, 60), row("d", SIDES[1], 95)]
+    worse = [row("d", VIT, 60), row("d", PEERS[0], 95)]
     assert "fastai (first example) on d." in "\n".join(section([*rows, *worse]))
     larger = [{**one, "image_size": 224, "correct": pack(np.arange(100) < 50)} for one in rows]
     small, large = "\n".join(page([*larger, *({**one, "image_size": 96} for one in rows)])).split("### 224 pixels")
     assert "### 96 pixels" in small and "| +10.3 (" in small and "| +0.0" in large
+    long = [row("a", LONG, 70), row("a", PEERS[-1], 75), row("b", LONG, 70), row("b", PEERS[-1], 77)]
+    assert compare([*rows, *long], PEERS[-1]).overall.value == pytest.approx(-0.06)
     failed = {**rows[1], "failed": "out of memory"}
     del failed["correct"]
-    assert compare([rows[0], failed], SIDES[1]) is None
+    assert compare([rows[0], failed], PEERS[0]) is None
