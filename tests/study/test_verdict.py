@@ -236,6 +236,11 @@ def test_networks_that_have_not_learned_are_called_so():
     )
     assert rare.answer[0].startswith("Neither vit nor cnn") and "most common class 5 %" in rare.warnings[0]
     assert judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, {**ten, "right": "all"}, sizes=(100, 200)).warnings == []
+    for num_images, expected in ((40, ["cnn"]), (6000, [])):  # one seed has the interval of its test images
+        tested = {**ten, "images": {"train": 200, "test": num_images}}
+        found = judged({"vit": [0.3, 0.3], "cnn": [0.85, 0.85]}, tested, sizes=(100, 200), seeds=1)
+        assert [words.split()[0] for words in found.warnings] == expected
+        assert not expected or "its error is 85.00 % (95 % interval 7" in found.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,11 @@ def _error(point: "Point | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, words: Sequence[str]) -> str:
-    """The next useful command: longer trainings after short ones, a target with a forecast, else the best network."""
-    from vit.study.answer.answer_warnings import usual_hours
+    """The next useful command: longer trainings after short ones, a target with a forecast, else the best network.
+
+    A network that may only guess predicts no images.
+    """
+    from vit.study.answer.answer_warnings import guesses, usual_hours
 
     if words and (hours := usual_hours(findings.protocol)):
         longer = f"--time {hours}h --name {shlex.quote(study.path.name)}-{hours}h --yes"
@@ -94,11 +97,12 @@ def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, w
     if findings.target is None and findings.forecasts:
         same = "" if margin is None else f" --margin {margin:g}"
         return f"vit report {shlex.quote(str(study.path))} --target 0.95{same}"
-    first = min(findings.series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value)).name
-    cells = [row for row in records(study.results_path) if row["series"] == first]
+    first = min(findings.series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))
+    cells = [row for row in records(study.results_path) if row["series"] == first.name]
     best = max(cells, key=lambda row: (int(row["images"]), float(row["accuracy"])))
     path = shlex.quote(str(study.path / best["run"]))
-    return f"vit evaluate {path}" if "right" in findings.protocol else f"vit predict {path} FOLDER_OF_IMAGES"
+    is_measured = "right" in findings.protocol or guesses(first.points[-1], findings.protocol)
+    return f"vit evaluate {path}" if is_measured else f"vit predict {path} FOLDER_OF_IMAGES"
 
 
 def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from vit.console import count_of, percent
 from vit.csv_files import records
+from vit.inference.scores.intervals import Metric
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
 from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
 
@@ -63,19 +64,27 @@ def chance_error(protocol: Protocol) -> float | None:
     return 1 - max(1 / classes, most_common)
 
 
-def guesses(point: Point, chance: float) -> bool:
-    """Whether the interval of an error reaches that of guessing."""
-    return (point.mean.value if point.mean.high is None else point.mean.high) >= chance
+def guesses(point: Point, protocol: Protocol) -> str:
+    """Why an error is not shown to be below that of guessing; empty where it is, or where guessing has no error.
+
+    One seed has the interval of its test images.
+    """
+    chance, error, images = chance_error(protocol), point.mean, protocol.get("images")
+    if error.high is None and isinstance(images, Mapping):
+        num_tested = int(str(protocol.get("test_groups", images["test"])))
+        error = Metric.fraction(round(error.value * num_tested), num_tested)
+    if chance is None or (error.value if error.high is None else error.high) < chance:
+        return ""
+    return f"{percent_text(error)}, and that of always guessing the most common class {100 * chance:.3g} %"
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
     """A warning for each network that is not shown to be better than guessing at its largest size."""
-    chance = chance_error(protocol)
     return [
         f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: its error is "
-        f"{percent_text(one.points[-1].mean)}, and that of always guessing the most common class {100 * chance:.3g} %."
+        f"{why}."
         for one in series
-        if chance is not None and guesses(one.points[-1], chance)
+        if (why := guesses(one.points[-1], protocol))
     ]
 
 

@@ -8,7 +8,6 @@ from vit.console import percent
 from vit.study.answer import wording
 from vit.study.answer.answer_warnings import (
     LAST_WEIGHTS,
-    chance_error,
     far_seeds,
     guesses,
     num_choosing,
@@ -97,8 +96,7 @@ def _which(
     is_short = usual_hours(protocol) > 0  # longer ones can rank otherwise, so nothing is advised
     at = f"with {last.num_images:,} images{choosing}"
     points = {each.name: point for each in series for point in each.points if point.num_images == last.num_images}
-    chance = chance_error(protocol)
-    if chance is not None and all(guesses(points[name], chance) for name in (first, second)):
+    if all(guesses(points[name], protocol) for name in (first, second)):
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     best, other = (first, second) if last.gap.value < 0 else (second, first)
     size = f"{wording.points_text(abs(last.gap.value))} points fewer errors than {other}"
