@@ -36,6 +36,14 @@ def test_the_value_of_a_dry_run_may_stand_after_it(vit, here, command):
     assert answer.out.strip().splitlines()[-1] == f"Next: vit {command} digits --wandb off"
 
 
+@pytest.mark.parametrize("command", ["train", "study", "crossval", "pretrain"])
+def test_a_folder_below_a_file_is_refused_at_once(vit, here, command):
+    """A dry run advised a command that failed."""
+    (here / "notes").touch()
+    answer = vit(command, "digits", "--dry_run", "--out", "notes/runs", "--wandb", "off")
+    assert answer.code == 7 and "cannot write to notes/runs: notes is a file; choose another folder" in answer.err
+
+
 def test_a_file_in_place_of_the_recipe_is_said(vit, here):
     """With the option of a file on the command line the whole recipe stays."""
     (here / "lr.yaml").write_text("optim: {lr: 0.002}\n")

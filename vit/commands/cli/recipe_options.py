@@ -1,5 +1,6 @@
 """The options of a recipe: the parser of `vit train`, recipe files by path or shipped name, the config.yaml of a run"""
 
+import os
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
@@ -11,7 +12,7 @@ from vit.commands.cli.command_line import Parser
 from vit.commands.cli.help_text import OF_COMMAND
 from vit.commands.cli.options import Option, options_of
 from vit.data.core.dataset_names import KNOWN, check_data
-from vit.errors import DataError, UsageError, explained, first_line, nearest
+from vit.errors import DataError, ResourceError, UsageError, explained, first_line, nearest
 from vit.models.catalog import check_image_size, check_network
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
@@ -180,6 +181,7 @@ def check_names(recipe: Recipe) -> None:
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
+    check_out(recipe.out)
     check_trackers(recipe)
     if recipe.data.groups is not None:
         from vit.data.core.groups import group_pattern
@@ -189,6 +191,14 @@ def check_names(recipe: Recipe) -> None:
         from vit.data.splits.split import read_fold
 
         read_fold(recipe.data.fold)
+
+
+def check_out(out: str) -> None:
+    """Raise ResourceError where the parent folder of runs or studies is a file, or lies below one."""
+    path = Path(out).expanduser()
+    file = next((one for one in (path, *path.parents) if os.path.isfile(one)), None)
+    if file is not None:
+        raise ResourceError(f"cannot write to {path}: {file} is a file", "choose another folder with --out")
 
 
 def listed_images(recipe: Recipe) -> "Source | None":

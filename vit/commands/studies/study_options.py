@@ -10,7 +10,7 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath
 from vit.commands.cli.command_line import SCHEMA, Parser
 from vit.commands.cli.options import Option, options_of
-from vit.commands.cli.recipe_options import SHORT, read_config, shipped_configs
+from vit.commands.cli.recipe_options import SHORT, check_out, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError, fraction
 from vit.training.recipes.ranges import seconds
@@ -206,6 +206,7 @@ def _checked(options: StudyOptions) -> StudyOptions:
     fraction("--margin", options.margin)
     _, _ = options.part, options.seconds
     options.check(options.dry_run)
+    check_out(options.out)
     for file in options.init_from:
         check_weights(file)
     if options.init_from and options.init == "random":
