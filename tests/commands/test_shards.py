@@ -83,7 +83,7 @@ def test_nothing_is_overwritten(vit, shards, colors, here):
     assert answer.code == 2 and "OUT mine exists" in answer.err
     before = (shards / "index.parquet").read_bytes()
     answer = vit("data", "index", shards)
-    assert answer.code == 2 and "index.parquet exists" in answer.err
+    assert answer.code == 2 and f"index.parquet exists; 'vit train {shards}/index.parquet' reads it" in answer.err
     assert (shards / "index.parquet").read_bytes() == before
 
 

@@ -121,7 +121,8 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     default = folder / INDEX_NAME
     file = default if output is None else Path(output).expanduser()
     if file.exists():
-        raise UsageError(f"the index {file} exists", "move it elsewhere to make it again, or give another --output")
+        fix = f"'vit train {shlex.quote(os.fspath(file))}' reads it; for a new index move it, or give another --output"
+        raise UsageError(f"the index {file} exists", fix)
     base = file.resolve().parent
     if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
         raise UsageError(f"--output {file} is not a .parquet file in {folder} or above it", f"give {default}")
