@@ -164,8 +164,10 @@ def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
         ({"classes": [*"abcde"], "class_to_idx": dict(zip("edcba", range(5), strict=True))},
          "classes and class_to_idx number the classes in different orders"),
         ({"class_names": [*"edcba"], "args": {"classes": [*"abcde"]}}, "class_names and args.classes number"),
-        ({"mean": (0.5,) * 3, "args": {"mean": [0.1] * 3}}, "states mean twice: .* in args and .* in the file itself"),
-        ({"img_size": 64, "hparams": {"img_size": 32}}, "states img_size twice"),
+        ({"mean": (0.5,) * 3, "args": {"mean": [0.1] * 3}}, "itself: mean .* in args and mean .* in the file itself"),
+        ({"img_size": 64, "hparams": {"img_size": 32}}, "itself: img_size 32 in hparams and img_size 64"),
+        ({"img_size": [64, 64], "image_size": 32}, "itself: img_size 64 in the file itself and image_size 32 in"),
+        ({"args": {"input_size": (3, 64, 64), "img_size": 32}}, "input_size 64 in args and img_size 32 in args"),
     ],
 )  # fmt: skip
 def test_a_file_that_contradicts_itself_is_refused(stated, words, small_vit, tmp_path):

@@ -28,7 +28,7 @@ from vit.weights.named_model import (
 )
 from vit.weights.preprocess_config import TIMM_PROGRAM, TIMM_SETTINGS, Config, PreprocessValues, StatedPreprocess
 from vit.weights.pretrained import are_numbers
-from vit.weights.trainer_file import Stated
+from vit.weights.trainer_file import SIZE_KEYS, Stated
 
 _FIX = "give the weights of a model as timm builds it"
 _TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licenses of torchvision's weights, and of those of SWAG
@@ -123,7 +123,7 @@ def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
 
 def arguments_of(settings: Config) -> dict[str, Any]:
     """Arguments of timm.create_model that the settings of a training state: image size, pooling, other changes."""
-    sizes = (settings.get(key) for key in ("input_size", "img_size", "image_size", "val_crop_size"))
+    sizes = map(settings.get, SIZE_KEYS)
     size = next((size for size in sizes if size and isinstance(size, int | list | tuple)), None)
     arguments: dict[str, Any] = {"img_size": size if isinstance(size, int | None) else size[-2:]}
     if settings.keys() >= TIMM_SETTINGS:

@@ -25,7 +25,8 @@ _NETWORK_KEYS = ("arch", "architecture", "model_name", "model", "backbone", "enc
 _NAMES_KEYS = (
     "class_names", "classes", "class_to_idx", "idx_to_class", "id2label", "label2id", "label_names", "labels"
 )  # fmt: skip
-_PIXEL_KEYS = ("mean", "std", "crop_pct", "interpolation", "input_size", "img_size", "image_size")
+SIZE_KEYS = ("input_size", "img_size", "image_size", "val_crop_size")  # of images; programs have one of them
+_PIXEL_KEYS = (("mean",), ("std",), ("crop_pct",), ("interpolation",), SIZE_KEYS)
 _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # later ones stand above earlier ones
 
 
@@ -42,12 +43,17 @@ class Stated:
         return {key: value for part in self.parts.values() for key, value in part.items()}
 
     def check_pixels(self, where: str) -> None:
-        """Raise CheckpointError where two places state other values of the same setting of pixels."""
-        for key in _PIXEL_KEYS:
-            values = {place: part[key] for place, part in self.parts.items() if part.get(key) not in (None, "")}
-            if len({str([*value] if isinstance(value, tuple) else value) for value in values.values()}) > 1:
-                both = " and ".join(f"{value} in {place or 'the file itself'}" for place, value in values.items())
-                raise CheckpointError(f"{where} states {key} twice: {both}", "correct one of them")
+        """Raise CheckpointError where two places or keys state other values of the same setting of pixels."""
+        for keys in _PIXEL_KEYS:
+            stated = [
+                (key, _plain(key, part[key]), place or "the file itself")
+                for key in keys
+                for place, part in self.parts.items()
+                if part.get(key) not in (None, "")
+            ]
+            if len({value for _, value, _ in stated}) > 1:
+                both = " and ".join(f"{key} {value} in {place}" for key, value, place in stated)
+                raise CheckpointError(f"{where} contradicts itself: {both}", "correct one of them")
 
     def class_names(self, where: str) -> tuple[str, ...] | None:
         """The names of the classes; None without any. CheckpointError: two lists differ in the order alone.
@@ -131,6 +137,13 @@ def stated_of(content: object) -> Stated:
         plain = part if isinstance(part, Mapping) else vars(part) if hasattr(part, "__dict__") else {}
         parts[place] = {key: value for key, value in plain.items() if isinstance(key, str) and _is_plain(value)}
     return Stated(parts)
+
+
+def _plain(key: str, value: object) -> str:
+    """The text of a value, which is the same for a tuple and a list, and for the side of a square and its size."""
+    if key in SIZE_KEYS and isinstance(value, list | tuple) and len({*value[-2:]}) == 1:
+        return str(value[-1])
+    return str([*value] if isinstance(value, tuple) else value)
 
 
 def _listed_names(value: object) -> tuple[str, ...] | None:
