@@ -4,13 +4,14 @@ torchvision's weights are fetched here, with what torchvision states of them.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vit.checkpoints.format import MAX_SIDE
 from vit.data.pixels.preprocess import COLORS
-from vit.errors import DAMAGE, CheckpointError, UsageError, explained, nearest
+from vit.errors import DAMAGE, CheckpointError, UsageError, explained, first_line, nearest
 from vit.models.network_names import import_timm
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights import preprocess_config
@@ -62,18 +63,23 @@ def read_folder(folder: Path) -> StatedFacts:
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
     stated: list[StatedPreprocess] = []
-    fix = "change its config to what is supported"
-    # an untrusted file may hold anything
-    with explained(CheckpointError, f"{folder} has preprocessing that cannot be used", fix, Exception):
+
+    def reading(file: str) -> AbstractContextManager[None]:  # an untrusted file may hold anything
+        problem = f"{folder / file} has preprocessing that cannot be used"
+        return explained(CheckpointError, problem, "change this file to what is supported", Exception)
+
+    with reading("preprocessor_config.json"):
         if preprocessor:
             values, side = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
             network_side = image_side(config)
             has_other = None not in (side, network_side) and side != network_side
             more = f", which makes images of {side} pixels, and config.json states {network_side}" * has_other
             stated.append(StatedPreprocess(values, f"preprocessor_config.json{more}", has_other))
+    with reading("config.json"):
         if "pretrained_cfg" in config and not (preprocessor and "mean" not in config["pretrained_cfg"]):
             values = preprocess_config.from_timm_config(config["pretrained_cfg"])
             stated.append(StatedPreprocess(values, "config.json"))
+    with reading("open_clip_config.json"):
         if "preprocess_cfg" in open_clip:
             values = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
             stated.append(StatedPreprocess(values, "open_clip_config.json"))
@@ -152,7 +158,8 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
     except CheckpointError:
         raise
     except Exception as error:  # an untrusted file may hold anything
-        raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
+        problem = f"{path} has settings that cannot be used: {first_line(error)}"
+        raise CheckpointError(problem, "give other weights") from error
     stated.check_pixels(str(path))
     names = stated.class_names(str(path))
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
