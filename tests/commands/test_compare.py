@@ -246,6 +246,21 @@ def test_several_seeds_are_taken_together(run, here, capsys):
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"
 
 
+def test_defaults_of_a_network_that_a_recipe_writes_out_are_no_difference(run, here, capsys):
+    network = "vit_nano_patch2_8"
+    for seed, options in enumerate(({"patch_size": 2}, {"pool": "cls"})):
+        folder = run(f"run{seed}", ["cat"] * 4, network=network)
+        (folder / "config.yaml").write_text(
+            json.dumps({"model": {"network": {"name": network} | options}, "seed": seed})
+        )
+        result = json.loads((folder / "result.json").read_text()) | {"seed": seed}
+        result["network"] |= NetworkSpec.named(network, 2, options).to_plain()
+        (folder / "result.json").write_text(json.dumps(result))
+    compare(["run0", "run1"])
+    out = capsys.readouterr().out
+    assert "differ in their seed alone" in out and "model.network" not in out
+
+
 @pytest.mark.faults("D33")
 def test_seeds_are_not_compared_on_one_image(run, here):
     for seed in range(2):

@@ -65,6 +65,11 @@ class NetworkSpec:
         with self._fitting():
             return known.config(image_size, self.num_classes, self.in_chans, options)
 
+    def all_options(self, image_size: int) -> dict[str, Value]:
+        """The values of all options, also of those that are left out; UsageError as `config`."""
+        config = self.config(image_size)
+        return {name: getattr(config, name) for name in entry(self.name).kinds}
+
     def build(self, image_size: int) -> "Network":
         """The network with random weights, for images (B, in_chans, image_size, image_size); UsageError as `config`."""
         config = self.config(image_size)

@@ -20,7 +20,7 @@ from vit.study.common_images import LearnedImages, changed_places, check_same_gr
 from vit.study.findings import ALPHA, Difference, Interval, JsonValue
 from vit.study.statistics.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.variance_components import Bools, Floats, mean_error
-from vit.training.recipes.values import dotted, training_options
+from vit.training.recipes.values import dotted, training_options, with_defaults
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
         seen[path] = folder
     opened = [_open(Path(folder).expanduser()) for folder in folders]
     runs = [run for _, run in opened]
+    if len({str(run.result.spec) for run in runs}) > len({run.network for run in runs}):  # imports torch
+        runs = [replace(one, recipe=with_defaults(one.recipe, one.result.spec, one.result.image_size)) for one in runs]
     for names in (
         [run.network for run in runs],
         [f"{run.network}/{run.path.resolve().name}" for run in runs],

@@ -3,11 +3,14 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 import yaml
 
+from vit.errors import UsageError
+from vit.models.spec import NetworkSpec
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, OptimConfig, Recipe
 
@@ -38,6 +41,16 @@ def dotted(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     for name, value in values.items():
         flat |= dotted(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
     return flat
+
+
+def with_defaults(values: Mapping[str, Any], spec: NetworkSpec, image_size: int) -> Mapping[str, Any]:
+    """A recipe as plain values with every option of its network; as it is where this version lacks the network."""
+    if not isinstance(values.get("model"), dict):
+        return values
+    with suppress(UsageError):
+        network = {"name": spec.name, **spec.all_options(image_size)}
+        return {**values, "model": {**values["model"], "network": network}}
+    return values
 
 
 def is_unused(name: str) -> bool:
