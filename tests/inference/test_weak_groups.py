@@ -1,19 +1,13 @@
 """Groups with more errors than the other images: planted ones are found, and chance finds none."""
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples
-from vit.inference.metrics.weak_groups import ALPHA, ImageTraits, _sizes, holm, weak_groups
+from vit.inference.metrics.weak_groups import ALPHA, ImageTraits, _sizes, weak_groups
 from vit.inference.scores.scored_images import ScoredImages
-
-
-def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([]) == [] and holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_a_weak_group_is_found_and_named_with_its_wrong_images():

@@ -23,6 +23,7 @@ from vit.data.core.image_header import no_warnings, opened
 from vit.data.core.samples import Labels, Samples
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import orientation_of
+from vit.inference.scores.intervals import holm
 from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 
 ALPHA = 0.05
@@ -81,21 +82,12 @@ def weak_groups(wrong: Bools, groups: Sequence[Group]) -> WeakGroups:
     tested = [group for group in groups if FEWEST_OF_GROUP <= group[1].sum() <= total - FEWEST_OF_GROUP]
     p_values = [hypergeom.sf((wrong & members).sum() - 1, total, num_wrong, members.sum()) for _, members in tested]
     weak = []
-    for (name, members), p in zip(tested, holm(p_values), strict=True):
+    for (name, members), p in zip(tested, holm(p_values, [1.0] * len(tested)), strict=True):
         if p < ALPHA:
             error, other_error = float(wrong[members].mean()), float(wrong[~members].mean())
             places = tuple(np.flatnonzero(wrong & members).tolist())
             weak.append(WeakGroup(name, int(members.sum()), error, other_error, p, places))
     return WeakGroups(tuple(sorted(weak, key=lambda group: group.other_error - group.error)), len(tested))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P values after the step-down correction of Holm, in the order given, whatever the tests have in common."""
-    adjusted, largest = [1.0] * len(p_values), 0.0
-    for rank, place in enumerate(np.argsort(p_values, kind="stable").tolist()):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * float(p_values[place])))
-        adjusted[place] = largest
-    return adjusted
 
 
 class ImageTraits:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vit.inference.scores.intervals import holm
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.statistics.paired import Pair, counted, differences, pairs
 from vit.study.statistics.variance_components import Answers, Floats, MeanSquares, spread_of
@@ -50,21 +51,14 @@ def compare_with_first(
 def _corrected(p_values: Sequence[float | None], is_largest: Sequence[bool]) -> list[float]:
     """P values after a correction for all tests, in the order given. None, for no test, becomes 1.
 
-    Tests at the largest size have 4 of the 5 %, all others 1 %. A test that is significant passes its share on to those
-    that are left (Holm 1979, with weights).
+    Tests at the largest size have 4 of the 5 %, all others 1 %.
     """
-    tested = [place for place, p in enumerate(p_values) if p is not None]
+    tested = {place: p for place, p in enumerate(p_values) if p is not None}
     counts = Counter(is_largest[place] for place in tested)
-    weights = {
-        place: (_OF_LARGEST if is_largest[place] else 1 - _OF_LARGEST) / counts[is_largest[place]] for place in tested
-    }
-    quotients = sorted((p / weights[place], place) for place, p in enumerate(p_values) if p is not None)
-    adjusted, least = [1.0] * len(p_values), 0.0
-    for quotient, place in quotients:
-        least = max(least, quotient * sum(weights.values()))
-        adjusted[place] = min(least, 1.0)
-        del weights[place]
-    return adjusted
+    parts = {True: _OF_LARGEST, False: 1 - _OF_LARGEST}
+    weights = [parts[is_largest[place]] / counts[is_largest[place]] for place in tested]
+    adjusted = dict(zip(tested, holm([*tested.values()], weights), strict=True))
+    return [adjusted.get(place, 1.0) for place in range(len(p_values))]
 
 
 def _outcome(measured: list[Difference]) -> Outcome:
