@@ -71,7 +71,7 @@ def _chosen_by(kept: Kept) -> str:
 def _tried(kept: Kept) -> dict[str, list[str]]:
     """{"NETWORK, 5,000 images": what tuning tried, each value with its validation accuracy}."""
     study, found = StudyDirectory(kept.row.folder), dict[str, list[str]]()
-    for cell in study.listed():
+    for cell in study.read()[1]:
         result = study.run(cell).read_result()
         accuracy = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
         found.setdefault(f"{cell.series}, {cell.num_images:,} images", []).append(f"{cell.choice} ({accuracy})")

@@ -157,7 +157,7 @@ def main() -> None:
     content: dict[str, Any] = {"num_images": 0, "correct": {}}
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
-    cells = study.listed()
+    cells = study.read()[1]
     largest = max(cell.num_images for cell in cells)
     for cell in (cell for cell in cells if cell.num_images == largest):
         if all(is_measured(content["correct"], name, cell) for name in wanted):

@@ -133,7 +133,7 @@ class Kept:
         found, protocol, failed = collect(row.folder)
         noted = {cell for cells in cls.machines_of(row).values() for cell in cells}
         study = StudyDirectory(row.folder)
-        listed = study.listed()
+        listed = study.read()[1]
         cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
         done = {
             cell.folder: result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())
@@ -230,7 +230,7 @@ def expected_cells(row: Row) -> set[str]:
 
     config = str(ROOT / row.config) if row.config.endswith(".yaml") else row.config
     options = read_words(["--config", config, "--wandb=off"])
-    protocol = StudyDirectory(row.folder).protocol()
+    protocol = StudyDirectory(row.folder).read()[0]
     fingerprints, images = protocol["fingerprints"], protocol["images"]
     assert isinstance(fingerprints, dict)
     assert isinstance(images, dict)

@@ -60,7 +60,7 @@ def trained_by(result: Path) -> str:
 def warn_of_other_weights(row: Row) -> None:
     """Say which weights to start from are not those of the kept cells, which another machine may have made."""
     if (row.folder / "study.json").is_file():
-        known = StudyDirectory(row.folder).protocol().get("weights", {})
+        known = StudyDirectory(row.folder).read()[0].get("weights", {})
         assert isinstance(known, dict)
         made = {name: found for name, found in known.items() if Path(name).is_relative_to(MADE)}  # not the teachers
         other = [name for name, found in made.items() if weights_hash(str(ROOT / name)) != found]
@@ -132,7 +132,7 @@ def without_weights(row: Row) -> list[ListedCell]:
     if not (row.folder / "study.json").is_file():
         return []
     study = StudyDirectory(row.folder)
-    runs = [(cell, study.run(cell)) for cell in study.listed()]
+    runs = [(cell, study.run(cell)) for cell in study.read()[1]]
     return [cell for cell, run in runs if run.result_path.is_file() and not run.best_path.is_file()]
 
 
@@ -155,7 +155,7 @@ def has_teachers(row: Row) -> bool:
     if not (row.folder / "study.json").is_file():
         return False
     study = StudyDirectory(row.folder)
-    teachers = [cell for cell in study.listed() if cell.series == row.teachers]
+    teachers = [cell for cell in study.read()[1] if cell.series == row.teachers]
     return bool(teachers) and all(study.run(cell).result_path.is_file() for cell in teachers)
 
 
@@ -173,7 +173,7 @@ def is_measured(row: Row, cell: ListedCell) -> bool:
     """Whether all that a row measures with the weights of a cell is kept."""
     scripts = {words.split()[0] for words in row.measures}
     measured = row.folder / "measured"
-    largest = max(one.num_images for one in StudyDirectory(row.folder).listed())
+    largest = max(one.num_images for one in StudyDirectory(row.folder).read()[1])
     if "reach.py" in scripts and cell.folder not in read_json(measured / "reach_cells.json"):
         return False
     if cell.num_images < largest:

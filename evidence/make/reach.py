@@ -72,7 +72,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     path = folder / "reach_cells.json"
     known: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    cells = study.listed()
+    cells = study.read()[1]
     for cell in cells:
         run = RunDirectory(study.path / cell.folder)
         if cell.folder in known or not is_measurable(run):

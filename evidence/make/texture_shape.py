@@ -105,7 +105,7 @@ def measure(row: str) -> None:
     content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"correct": {}}
     study = StudyDirectory(EVIDENCE / row)
     by_contrast = {contrast: conflicts(contrast) for contrast in CONTRASTS}
-    for cell in study.listed():
+    for cell in study.read()[1]:
         run = RunDirectory(study.path / cell.folder)
         if not is_measurable(run):
             continue

@@ -119,8 +119,9 @@ def test_what_is_kept_was_made_by_the_row_s_command(store, evidence, name):
     row = evidence.rows[name]
     expected = store.expected_cells(row)
     study = store.StudyDirectory(row.folder)
-    listed = {cell.folder for cell in study.listed()}
-    by_first_seed = "with seed 0; then fixed" in str(study.protocol()["tuning"])  # before each seed tuned for itself
+    protocol, cells = study.read()
+    listed = {cell.folder for cell in cells}
+    by_first_seed = "with seed 0; then fixed" in str(protocol["tuning"])  # before each seed tuned for itself
     assert listed <= expected and (listed == expected or by_first_seed)
     results = {path.parent.relative_to(row.folder).as_posix() for path in row.folder.glob("cells/*/*/*/result.json")}
     assert results and results <= expected
@@ -258,7 +259,7 @@ def test_a_row_with_teachers_goes_on_whether_or_not_their_weights_are_here(
     row = replace(evidence.rows["digits_demo"], teachers="CNN")
     shutil.copytree(ROOT / "evidence" / row.name, row.folder, ignore=shutil.ignore_patterns("*.ckpt", "checkpoints"))
     study = StudyDirectory(row.folder)
-    listed = study.listed()
+    _, listed = study.read()
     next(row.folder.glob("cells/ViT/*/*/result.json")).unlink()  # a cell that is missing
     for cell in listed:
         if weights == "here" and cell.series == "CNN":
@@ -271,7 +272,7 @@ def test_a_row_with_teachers_goes_on_whether_or_not_their_weights_are_here(
         named = words[words.index("--networks") + 1] if "--networks" in words else "all"
         cells = [cell for cell in listed if named in ("all", cell.series)]
         study.check_extends(cells)  # as the command does
-        study.description_path.write_text(json.dumps({"cells": [cell.to_json() for cell in cells]}))
+        study.description_path.write_text(json.dumps({"protocol": {}, "cells": [cell.to_json() for cell in cells]}))
         ran.append(named)
 
     monkeypatch.setattr(make, "run_study", run_study)

@@ -124,4 +124,4 @@ def test_shards_that_start_late_and_failed_cells_are_no_further_looks(tmp_path):
     study.summary_path.write_text("{}", encoding="utf-8")  # of the first shard
     for more, looks in (([], 1), ([], 1), ([unplanned], 2), ([unplanned], 2)):
         study.describe([*cells, later, *more], {"data": "digits"})
-        assert study.protocol()["looks"] == looks
+        assert study.read()[0]["looks"] == looks

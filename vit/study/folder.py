@@ -24,7 +24,7 @@ from vit.study.answer.answer_warnings import at_the_end, late_gain
 from vit.study.answer.wording import LINEAR_PROBE, short_percents
 from vit.study.common_images import CommonAnswers
 from vit.study.design import seeds_of_protocol
-from vit.study.findings import CellResult, FailedCell, Group, Interval, JsonValue, ListedCell, Protocol, Series
+from vit.study.findings import CellResult, FailedCell, Group, Interval, ListedCell, Protocol, Series
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
@@ -76,24 +76,22 @@ class StudyDirectory(StudyLayout):
     def run(self, cell: ListedCell) -> RunDirectory:
         return RunDirectory(self.path / cell.folder)
 
-    def listed(self) -> list[ListedCell]:
-        return [ListedCell.from_json(entry) for entry in read_json(self.description_path)["cells"]]
-
-    def protocol(self) -> Protocol:
-        content: dict[str, dict[str, JsonValue]] = read_json(self.description_path)
-        return content["protocol"]
+    def read(self) -> tuple[Protocol, list[ListedCell]]:
+        """The protocol and the cells of study.json; none without the file."""
+        if not self.description_path.is_file():
+            return {}, []
+        content = read_json(self.description_path)
+        return content["protocol"], [ListedCell.from_json(entry) for entry in content["cells"]]
 
     def weights(self) -> list[str]:
         """The files and names of weights that networks of study.json start from or learn from."""
-        hashes = self.protocol().get("weights")
+        hashes = self.read()[0].get("weights")
         return list(hashes) if isinstance(hashes, Mapping) else []
 
     def check_extends(self, cells: Sequence[ListedCell]) -> None:
         """Raise UsageError where finished cells of the study in this folder are missing in a new list of cells."""
-        if not self.description_path.is_file():
-            return
         folders = {cell.folder for cell in cells}
-        lost = [cell for cell in self.listed() if cell.folder not in folders and self.run(cell).result_path.is_file()]
+        lost = [cell for cell in self.read()[1] if cell.folder not in folders and self.run(cell).result_path.is_file()]
         if lost:
             raise UsageError(
                 f"{self.path} holds another study, of other options, images, groups or weights: {len(lost):,} of its "
@@ -103,23 +101,24 @@ class StudyDirectory(StudyLayout):
 
     def designed(self, fingerprints: Mapping[str, str]) -> tuple[dict[int, list[int]], str, float]:
         """What a time has designed here for these images: seeds of each size, the length, seconds; else {}, "", 0."""
-        protocol = self.protocol() if self.description_path.is_file() else {}
+        protocol, cells = self.read()
         if "seconds" not in protocol or protocol["fingerprints"] != fingerprints:
             return {}, "", 0.0
-        return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
+        return _seeds_of(cells), str(protocol["budget"]), float(str(protocol["seconds"]))
 
     def describe(self, cells: Sequence[ListedCell], protocol: Protocol) -> None:
         """Write study.json. It counts the looks: reports of the study after which it went on with unplanned cells."""
         self.path.mkdir(parents=True, exist_ok=True)
-        before, planned = (self.protocol(), self.listed()) if self.description_path.is_file() else ({}, [])
+        before, planned = self.read()
         goes_on = self.summary_path.is_file() and not {one.folder for one in cells} <= {one.folder for one in planned}
         looks = max(1, int(str(before.get("looks", 0))) + goes_on)
         self._write({**protocol, "looks": looks}, cells)
 
     def forget(self, folders: Collection[str]) -> None:
         """Take cells out of the list, for which no time was left."""
-        left = [cell for cell in self.listed() if cell.folder not in folders]
-        self._write({**self.protocol(), **seeds_of_protocol(_seeds_of(left))}, left)
+        protocol, cells = self.read()
+        left = [cell for cell in cells if cell.folder not in folders]
+        self._write({**protocol, **seeds_of_protocol(_seeds_of(left))}, left)
 
     def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
         write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
@@ -161,7 +160,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if not study.description_path.is_file():
         problem = f"{path} is not a study folder: it has no {study.description_path.name}"
         raise UsageError(problem, "give a folder that 'vit study' made")
-    cells = study.listed()
+    described, cells = study.read()
     choices = tuned(study, cells)
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     read = [(cell, study.run(cell).read_result()) for cell in wanted]
@@ -174,7 +173,6 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
             )
     runs = [(study.run(cell), result) for cell, result in finished]
     seeds = [cell.seed for cell, _ in finished]
-    described = study.protocol()
     common = CommonAnswers.of_folds(runs, seeds) if "folds" in described else CommonAnswers.of(runs)
     failed = [
         FailedCell(**vars(cell), error=run.failure_path.read_text(encoding="utf-8", errors="replace").strip())

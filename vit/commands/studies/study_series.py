@@ -178,7 +178,7 @@ def networks_for(
         for file in weights.values():
             model = file.removeprefix("timm:")
             if obstacle := fetch(model, reporter.notice):
-                has_begun = folder.description_path.is_file() and bool(folder.weights())
+                has_begun = bool(folder.weights())
                 what = "published weights" + ", with which this study began," * has_begun
                 random = "small networks from random weights, which is another question"
                 files = "FILE (once for each network)"
