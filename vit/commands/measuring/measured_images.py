@@ -238,10 +238,10 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
     names = _spelled_alike(source.class_names, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in names if name not in numbers]
+    has_columns = not (source.task.is_exclusive or source.has_label_lists)  # of labels, so that others are unknown
     if unknown:
         problem = f"{source.name} has {source.task.kinds} that the model does not know"
         known = f"(it knows {some_of(class_names, SHOWN_CLASSES)})"
-        has_columns = not (source.task.is_exclusive or source.has_label_lists)
         fix = f"rename them, or {'save the table without these columns' if has_columns else 'move them elsewhere'}"
         raise DataError(f"{problem}: {some_of(unknown, SHOWN_CLASSES)} {known}", fix)
     if source.task.is_exclusive:
@@ -249,16 +249,14 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
         present = {class_names[number] for number in np.unique(labels)}
     else:
         present, columns = set(names), dict(zip(names, samples.labels.T, strict=True))
-        # a label that the images lack is unknown; where images list their labels, no image has it
-        nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
+        nothing = np.full(len(samples), NOT_KNOWN if has_columns else ABSENT, dtype=np.int8)
         labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
     missing = [name for name in class_names if name not in present]
     words = some_of(missing, SHOWN_CLASSES)
     if missing and source.task.is_exclusive:
         reporter.notice(f"no image of {count_of(len(missing), 'class', 'classes')}: {words}")
     elif missing:
-        absent = "they count as absent from all images"
-        effect = absent if source.has_label_lists else "their predictions are not measured"
+        effect = "their predictions are not measured" if has_columns else "they count as absent from all images"
         reporter.notice(f"{source.name} has no labels {words}: {effect}")
     return replace(samples, labels=labels)
 
