@@ -17,7 +17,7 @@ from vit.registry import command_module
 PACKAGE = Path(vit.__file__).parent
 # Each of these imports `errors` alone; tables are also plain files.
 GROUND = {"errors", "version", "own_code", "atomic_files", "launch", "memory", "csv_files", "console", "layout",
-          "plain_files", "registry"}  # fmt: skip
+          "plain_files", "registry", "options", "ranges"}  # fmt: skip
 BELOW: dict[str, set[str]] = {"models": set(), "tasks": set(), "data": {"tasks"}}
 BELOW["checkpoints"] = {"models", "data", "tasks"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
@@ -31,6 +31,7 @@ BELOW["extras"] = BELOW["commands"] | {"commands"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     "csv_files": {"errors", "plain_files"},
+    "options": {"errors", "plain_files"},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
     "__main__": {"commands", "console", "launch", "memory", "errors", "registry", "version"},
     "__init__": {"models", "inference", "commands", "csv_files", "registry", "version", "extras"},  # for types alone

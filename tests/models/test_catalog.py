@@ -90,7 +90,7 @@ def test_typo_in_a_name_is_answered_with_the_nearest(typo: str, meant: str) -> N
     ("name", "key", "value"),
     [
         ("vit_tiny_cifar", "detph", 3),
-        ("vit_tiny_cifar", "depth", "12"),
+        ("vit_tiny_cifar", "depth", "twelve"),
         ("vit_tiny_cifar", "depth", 12.0),
         ("vit_tiny_cifar", "depth", True),
         ("vit_tiny_cifar", "depth", 0),
@@ -109,7 +109,7 @@ def test_typo_in_a_name_is_answered_with_the_nearest(typo: str, meant: str) -> N
         ("vit_tiny_cifar", "image_size", 64),
         ("resnet10_small", "layers", [1, 1]),
         ("resnet10_small", "layers", [1, 1, 1, 0]),
-        ("resnet10_small", "widths", [8, 8, 8, "8"]),
+        ("resnet10_small", "widths", [8, 8, 8, "wide"]),
         ("convnext_atto", "model", "resnet50"),
         ("convnext_atto", "patch_size", 4),
     ],

@@ -40,7 +40,7 @@ class CatalogEntry:
     @property
     def kinds(self) -> dict[str, object]:
         """Type of every option that may be set."""
-        hints = typing.get_type_hints(self.network.config_class)
+        hints = typing.get_type_hints(self.network.config_class, include_extras=True)
         return {name: kind for name, kind in hints.items() if name not in _DECIDED}
 
     def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> "NetworkConfig":

@@ -3,18 +3,14 @@
 Imports neither torch nor timm. A checked option can name nothing to import or to call.
 """
 
-import math
-import types
-import typing
 from collections.abc import Mapping
-from typing import Literal, Union, get_args, get_origin
 
 from vit.errors import UsageError, nearest
+from vit.options import read_value
 
 Value = bool | int | float | str | tuple[int, ...]
 Options = Mapping[str, Value]
 
-_ZERO_MEANS_NONE = ("num_registers", "layer_scale")
 _DECIDED_ELSEWHERE = ("num_classes", "image_size", "in_chans")
 
 
@@ -32,7 +28,7 @@ def plain_options(values: Mapping[str, object]) -> dict[str, Value]:
 
 
 def checked_options(network: str, given: Mapping[str, object], kinds: Mapping[str, object]) -> dict[str, Value]:
-    """The options of a network, each of its type in `kinds` and in its range; UsageError for any other."""
+    """The options of a network, each of its type in `kinds`; UsageError for any other."""
     for name in given:
         if name in _DECIDED_ELSEWHERE:
             raise UsageError(
@@ -41,33 +37,4 @@ def checked_options(network: str, given: Mapping[str, object], kinds: Mapping[st
             )
         if name not in kinds:
             raise UsageError(f"{network} has no option {name!r} (model.network.{name})", nearest(name, kinds))
-    return {name: _checked(f"model.network.{name}", value, kinds[name]) for name, value in given.items()}
-
-
-def _checked(key: str, value: object, kind: object) -> Value:
-    """`value` if it is of type `kind` and in range. Integers pass for floats, lists for tuples."""
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise UsageError(f"{key} is {value!r}", nearest(str(value), map(str, get_args(kind))))
-        return typing.cast(Value, value)
-    if get_origin(kind) is tuple:
-        length = len(get_args(kind))
-        if isinstance(value, list | tuple) and len(value) == length and all(type(v) is int and v > 0 for v in value):
-            return tuple(value)
-        raise UsageError(f"{key} is {value!r}", f"give {length} whole numbers of 1 or more")
-    if get_origin(kind) in (Union, types.UnionType) or not isinstance(kind, type):
-        raise TypeError(f"{key}: options of networks are plain values, {kind} is not")
-    accepted = (int, float) if kind is float else kind  # isinstance: the command line's numbers are of subclasses
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"{key} is {value!r}", f"give a value of type {kind.__name__}")
-    plain: Value = kind(value)
-    least = 0 if key.endswith(_ZERO_MEANS_NONE) else 1
-    if type(plain) is int and plain < least:
-        raise UsageError(f"{key} is {plain!r}", f"give {least} or more")
-    if type(plain) is float:
-        is_rate = key.endswith("_rate")
-        low, high = (0.0, 1.0) if is_rate else (math.ulp(0.0) if least else 0.0, math.inf)
-        if not low <= plain < high:
-            fix = "give a number from 0 to below 1" if is_rate else "give a number above 0"
-            raise UsageError(f"{key} is {plain!r}", fix)
-    return plain
+    return {name: read_value(kinds[name], value, f"model.network.{name}") for name, value in given.items()}

@@ -16,6 +16,9 @@ from vit.errors import first_line
 from vit.models.memory_format import memory_format_of
 from vit.models.network import Network, NetworkConfig, Undrawn
 from vit.models.network_names import import_timm
+from vit.ranges import PositiveInt, Share
+
+Stages = tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]
 
 
 class NetworkOfTimm(Network):
@@ -65,8 +68,8 @@ class TimmConfig(NetworkConfig):
     model: str  # name in timm, for example "convnext_atto"
     image_size: int = 224  # side of an image in pixels, S, which timm gets for models that are built for one size
     num_classes: int = 1000  # number of classes, C
-    drop_rate: float = 0.0  # dropout before the head
-    drop_path_rate: float = 0.0  # rate of stochastic depth
+    drop_rate: Share = 0.0  # dropout before the head
+    drop_path_rate: Share = 0.0  # rate of stochastic depth
 
 
 class TimmNetwork(NetworkOfTimm):
@@ -149,11 +152,11 @@ class SmallImageResNetConfig(NetworkConfig):
 
     image_size: int = 32  # side of an image in pixels, S
     num_classes: int = 10  # number of classes, C
-    layers: tuple[int, int, int, int] = (2, 2, 2, 2)  # number of basic blocks in each stage; all but one halve the side
-    widths: tuple[int, int, int, int] = (64, 128, 256, 512)  # number of channels of each stage
+    layers: Stages = (2, 2, 2, 2)  # number of basic blocks in each stage; all but one halve the side
+    widths: Stages = (64, 128, 256, 512)  # number of channels of each stage
     zero_init_last: bool = False  # whether the scale of the last norm in a branch starts at 0 instead of 1
-    drop_rate: float = 0.0  # dropout before the head
-    drop_path_rate: float = 0.0  # rate of stochastic depth
+    drop_rate: Share = 0.0  # dropout before the head
+    drop_path_rate: Share = 0.0  # rate of stochastic depth
 
 
 class SmallImageResNet(NetworkOfTimm):

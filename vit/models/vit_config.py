@@ -5,6 +5,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from vit.models.network import NetworkConfig
 from vit.models.network_names import undivided
+from vit.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
 NormPlacement = Literal["pre", "post"]
@@ -60,21 +61,21 @@ class ViTConfig(NetworkConfig):
     """
 
     image_size: int = 224
-    patch_size: int = 16
+    patch_size: PositiveInt = 16
     num_classes: int = 1000
-    embed_dim: int = 768
-    depth: int = 12
-    num_heads: int = 12
-    mlp_ratio: float = 4.0
-    drop_rate: float = 0.0
+    embed_dim: PositiveInt = 768
+    depth: PositiveInt = 12
+    num_heads: PositiveInt = 12
+    mlp_ratio: Positive = 4.0
+    drop_rate: Share = 0.0
     qkv_bias: bool = True
-    norm_eps: float = 1e-6
+    norm_eps: Positive = 1e-6
 
     # later papers, off by default
     qk_norm: bool = False
     activation: Activation = "gelu"
-    layer_scale: float = 0.0
-    num_registers: int = 0
+    layer_scale: NonNegative = 0.0
+    num_registers: NonNegativeInt = 0
     pool: Pool = "cls"
     pos_embed: PositionEmbedding = "learned"
     stem: Stem = "patch"
@@ -83,8 +84,8 @@ class ViTConfig(NetworkConfig):
     pool_norm: bool = False
     mlp_norm: bool = False
     norm_placement: NormPlacement = "pre"
-    attn_drop_rate: float = 0.0
-    drop_path_rate: float = 0.0
+    attn_drop_rate: Share = 0.0
+    drop_path_rate: Share = 0.0
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(ViTConfig).items():

@@ -19,12 +19,12 @@ from lightning.pytorch.callbacks import LambdaCallback
 from vit.checkpoints.run import RunDirectory
 from vit.data.loading.module import ImageDataModule
 from vit.errors import ResourceError, StoppedError, UsageError, explained, is_out_of_memory
+from vit.ranges import seconds
 from vit.training.fit import train_network
 from vit.training.network.initial_network import initial_network
 from vit.training.observers import Listener, Observers, Signals, Stop
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import LEAST_STEPS, ROUNDS, batch_multiple
-from vit.training.recipes.ranges import seconds
 from vit.training.running.oom_retry import StepCount, free_memory, until_it_fits
 
 SAFETY = 0.05  # of the time that is left after the trial: steps are not equally long

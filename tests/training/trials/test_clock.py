@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from vit.errors import UsageError
+from vit.ranges import seconds
 from vit.training import trials
 from vit.training.observers import Signals
 from vit.training.planning.plan import plan_of
 from vit.training.recipes.image_options import DataConfig
-from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 from vit.training.trials import Trial
 

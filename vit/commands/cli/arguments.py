@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from vit.atomic_files import made_folder
 from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
-from vit.commands.cli.options import options_of, read_word
 from vit.console import Reporter, interval
 from vit.errors import ResourceError, UsageError, explained, nearest
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
+from vit.options import options_of, read_word
+from vit.ranges import PositiveInt as PositiveInt
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
-from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
     from vit.inference.scores.intervals import Interval

@@ -15,7 +15,9 @@ from operator import or_
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from vit.commands.cli.help_text import ALL, CommandOptions, help_text, indented, schema_text
-from vit.commands.cli.options import (
+from vit.console import silenced
+from vit.errors import UsageError, close_name, nearest
+from vit.options import (
     REQUIRED,
     Option,
     docstring_arguments,
@@ -25,8 +27,6 @@ from vit.commands.cli.options import (
     read_word,
     union_members,
 )
-from vit.console import silenced
-from vit.errors import UsageError, close_name, nearest
 
 R = TypeVar("R")
 Function = Callable[..., object]

@@ -13,9 +13,9 @@ from textwrap import wrap
 from types import NoneType
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from vit.commands.cli.options import REQUIRED, Option, choices, mapping_type, union_members
 from vit.errors import UsageError, nearest
-from vit.training.recipes.ranges import Bound, Pattern
+from vit.options import REQUIRED, Option, choices, mapping_type, union_members
+from vit.ranges import Bound, Pattern
 
 ALL = "all"
 OF_COMMAND = ("config", "resume", "dry_run", "print_config")  # options that files of --config do not have

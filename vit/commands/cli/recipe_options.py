@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.cli.command_line import Parser
 from vit.commands.cli.help_text import OF_COMMAND
-from vit.commands.cli.options import Option, options_of
 from vit.data.core.dataset_names import KNOWN, check_data
 from vit.errors import DataError, ResourceError, UsageError, explained, first_line, nearest
 from vit.models.catalog import check_image_size, check_network
+from vit.options import Option, options_of
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
+from vit.ranges import seconds
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
-from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
 from vit.training.tracking.tracker import check_trackers, chosen_trackers
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, PositiveInt, StrPath, without
 from vit.commands.cli.command_line import Parser
-from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
 from vit.commands.studies.study_cells import StudyProgress
 from vit.commands.studies.study_report import report_crossval
@@ -18,6 +17,7 @@ from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
+from vit.options import Option, options_of
 from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.values import dump
 from vit.training.tracking.tracker import refuse_register

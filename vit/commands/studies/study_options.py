@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath
 from vit.commands.cli.command_line import SCHEMA, Parser
-from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.recipe_options import SHORT, check_out, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError, fraction
-from vit.training.recipes.ranges import seconds
+from vit.options import Option, options_of
+from vit.ranges import seconds
 
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from vit.commands.cli.command_line import SCHEMA, Parser, command_parser
-from vit.commands.cli.options import REQUIRED, Option, choices
 from vit.commands.cli.recipe_options import SHORT, make_parser, shipped_configs
 from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.studies import study_options
@@ -20,6 +19,7 @@ from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError, install, nearest
 from vit.models.catalog import CATALOG
 from vit.models.network_names import timm_names
+from vit.options import REQUIRED, Option, choices
 from vit.registry import command_module
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 

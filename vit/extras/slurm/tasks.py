@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install, interruption
 from vit.layout import CellsLayout
+from vit.ranges import seconds
 from vit.study.running.cluster import Alive, CellsToRun, ClusterOptions, ClusterTask
-from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission

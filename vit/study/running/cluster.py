@@ -19,8 +19,8 @@ from vit.checkpoints.locking import is_held
 from vit.errors import ResourceError
 from vit.layout import CellsLayout, RunLayout
 from vit.plain_files import read_json
+from vit.ranges import NonNegative, NonNegativeInt, PositiveInt
 from vit.registry import EXECUTORS
-from vit.training.recipes.ranges import NonNegative, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell

@@ -8,9 +8,9 @@ from vit.inference.devices import has_compiler
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
+from vit.ranges import seconds
 from vit.training.distributed.devices import Machine
 from vit.training.planning.schedule import AUTO
-from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
 
 

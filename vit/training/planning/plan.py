@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network, has_batch_norm
 from vit.models.spec import Cost, NetworkSpec
+from vit.ranges import seconds
 from vit.training.distillation import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
 from vit.training.distributed.devices import Machine, choose_machine
 from vit.training.losses import ClassBalance, class_balance
@@ -23,7 +24,6 @@ from vit.training.planning.images import chosen_part, divided, opened_data, subs
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
-from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
 
 P = TypeVar("P", bound="Plan")

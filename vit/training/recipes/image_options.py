@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vit import ranges
 from vit.data.core.dataset_names import TableColumns
-from vit.training.recipes import ranges
 
 
 @dataclass

@@ -7,8 +7,8 @@ nothing heavy, so that a wrong option is refused in a fraction of a second.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vit import ranges
 from vit.own_code import is_path
-from vit.training.recipes import ranges
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
 
 NetworkValue = bool | int | float | str | list[int]

@@ -170,10 +170,11 @@ def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
             except _WrongValueError as error:
                 raise _WrongValueError(error.value, error.fix, str(key)) from error
         return fitted
-    if origin in (list, tuple) and isinstance(value, list | tuple):
+    length = len(parts) if origin is tuple and Ellipsis not in parts else None
+    if origin in (list, tuple) and isinstance(value, list | tuple) and length in (None, len(value)):
         return origin(_fit(parts[0], item) for item in value)
     if origin in _COLLECTIONS:
-        raise _WrongValueError(value, f"give {_COLLECTIONS[origin]}")
+        raise _WrongValueError(value, f"give {_COLLECTIONS[origin]}" + ("" if length is None else f" of {length}"))
     if kind is str and word is not None:
         return word
     if kind in _SCALARS:
