@@ -67,7 +67,7 @@ class TrainProgress(Listener):
 
 def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") -> None:
     """Show the result of a finished run, its files, and the next useful command."""
-    from vit.report.run.run_common import guessing, last_is_better, without_test
+    from vit.report.run.run_common import about_choice, guessing
 
     best = f"Best {result.validation_name} {result.best_epoch + 1}"
     reporter.line(f"\n{best}; {duration(result.seconds)} in all, {result.speed_text}")
@@ -76,7 +76,7 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
             *(_class_metrics(result) if result.multilabel is None else _label_metrics(result)),
             *troubles(result),
             *(("WARNING", sentence) for sentence in guessing(result)),
-            *(("note", sentence) for sentence in [*last_is_better(result), *without_test(result)]),
+            *(("note", sentence) for sentence in about_choice(result)),
             ("report", str(run.report_path)),
             ("checkpoint", str(run.best_path)),
         ]

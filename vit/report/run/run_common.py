@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import weights_name
@@ -140,7 +141,7 @@ def training_line(result: RunResult, first_weights: str) -> str:
 
 def training_advice(result: RunResult, first_weights: str) -> list[str]:
     """What to do next, as far as the training says."""
-    steps, name = [*last_is_better(result), *without_test(result)], result.validation_name
+    steps, name = about_choice(result), result.validation_name
     if result.is_chosen and result.best_epoch + 1 == result.rounds and name != "penalty":
         steps.append(f"The last {name} was the best one: a longer training may be better.")
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
@@ -152,6 +153,15 @@ def guessing(result: RunResult) -> list[str]:
     """A warning where the test does not show the network to be better than guessing, without full stop."""
     balanced = result.metrics.get("balanced_accuracy")
     return like_guessing(Metric(**balanced), result.tested_classes or result.spec.num_classes) if balanced else []
+
+
+def about_choice(result: RunResult) -> list[str]:
+    """Sentences about the choice of the checkpoint: what may be better, and whether its accuracy is too high."""
+    sentences, is_known = [*last_is_better(result), *without_test(result)], not isnan(sum(result.validation.values()))
+    end = {1: "largest", result.rounds: "smallest"}.get(result.best_epoch + 1)
+    if result.validation_name == "penalty" and end and is_known:
+        sentences.append(f"The {end} penalty that is tried was the best one: a value outside the range may be better.")
+    return sentences
 
 
 def without_test(result: RunResult) -> list[str]:
