@@ -4,7 +4,7 @@ import errno
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -195,14 +195,3 @@ def path_beside(path: Path) -> str:
         return ""
     close = close_name(path.name, beside)
     return "" if close is None else f", did you mean {str(path.with_name(close))!r}?"
-
-
-def fraction(option: str, value: float | str | None) -> float | None:
-    """The value of an option between 0 and 1, such as an accuracy; UsageError for another one, None where none is."""
-    if value is None:
-        return None
-    with suppress(ValueError):
-        if 0 < float(value) < 1:
-            return float(value)
-    shown = value if isinstance(value, str) else f"{value:g}"
-    raise UsageError(f"{option} {shown} is not between 0 and 1", "give a fraction such as 0.95")

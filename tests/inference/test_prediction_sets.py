@@ -6,7 +6,8 @@ from crepes import ConformalClassifier
 from scipy.stats import binom
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.commands.predicting.prediction_setup import FRACTIONS, AnswerOptions
+from vit.commands.cli.command_line import run_command
+from vit.commands.predicting.predict import predict
 from vit.errors import UsageError
 from vit.inference.answers.answers import SET_METHODS, PredictionSets, fewest_of_sets
 
@@ -42,11 +43,11 @@ def test_coverage_holds_over_many_fits(method, coverage):
     assert coverage - spread < hits / total
 
 
-@pytest.mark.parametrize("asked", [{"target_accuracy": 1.0}, {"coverage": 1.0}, {"coverage": 0.0}, {"reject_below": 2}])
+@pytest.mark.parametrize("asked", ["--target_accuracy=1", "--coverage=1", "--coverage=0", "--reject_below=2"])
 def test_what_is_not_a_fraction_is_refused(asked):
     """1 was a division by zero."""
-    with pytest.raises(UsageError, match=r"is not between 0 and 1"):
-        AnswerOptions(**{**dict.fromkeys(FRACTIONS), **asked}, sets="lac", reject_novel=False)
+    with pytest.raises(UsageError, match=f"{asked.strip('-').replace('=', ' is ')}; give a number >0 and <1"):
+        run_command(predict, ["run", "images", asked])
 
 
 LEVEL = 0.8931  # crepes differs where (n + 1) (1 - coverage) is whole: it keeps p-values that are equal to 1 - coverage

@@ -4,11 +4,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from vit.commands.cli.arguments import StrPath
+from vit.commands.cli.arguments import Fraction, StrPath
 from vit.commands.cli.command_line import Metavar
 from vit.commands.studies.study_report import report_crossval, report_findings
 from vit.console import Reporter
-from vit.errors import UsageError, fraction
+from vit.errors import UsageError
 from vit.layout import CrossvalLayout, RunLayout, StudyLayout
 from vit.registry import PRETRAINING_PAGE
 
@@ -16,8 +16,8 @@ from vit.registry import PRETRAINING_PAGE
 def report(
     folder: Annotated[StrPath, Metavar("STUDY|CROSSVAL|RUN")],
     *,
-    target: float | str | None = None,
-    margin: float | str | None = None,
+    target: Fraction | None = None,
+    margin: Fraction | None = None,
     root: StrPath | None = None,
 ) -> Path:
     """Report what a study has found so far, or write the page of a finished run.
@@ -37,7 +37,6 @@ def report(
     Example:
         vit report studies/photos --target 0.95
     """
-    accuracy, least = fraction("--target", target), fraction("--margin", margin)
     path, reporter = Path(folder).expanduser(), Reporter()
     if not path.is_dir():
         fix = "give a folder that 'vit study', 'vit crossval' or 'vit train' made"
@@ -45,14 +44,14 @@ def report(
     crossval = CrossvalLayout(path)
     kind = "run" if RunLayout(path).config_path.is_file() else ""
     kind = "cross-validation" if crossval.description_path.is_file() else kind
-    of_study = [name for name, value in (("--target", accuracy), ("--margin", least)) if value is not None]
+    of_study = [name for name, value in (("--target", target), ("--margin", margin)) if value is not None]
     if kind and of_study:
         raise UsageError(f"{of_study[0]} is for studies, and {path} is a {kind}", "leave it out")
     if kind == "cross-validation":
         report_crossval(reporter, path)
         return crossval.report_path
     if not kind:
-        report_findings(reporter, path, accuracy, least)
+        report_findings(reporter, path, target, margin)
         return StudyLayout(path).report_path
 
     from vit.checkpoints.run import RunDirectory

@@ -34,6 +34,7 @@ from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
 from vit.inference.files import check_output, list_images
 from vit.launch import is_launched
+from vit.ranges import Fraction
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
@@ -48,9 +49,9 @@ def predict(
     probabilities: bool = False,
     recursive: bool = False,
     gallery: bool = False,
-    reject_below: float | None = None,
-    target_accuracy: float | None = None,
-    coverage: float | None = None,
+    reject_below: Fraction | None = None,
+    target_accuracy: Fraction | None = None,
+    coverage: Fraction | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
     sort_into: StrPath | None = None,

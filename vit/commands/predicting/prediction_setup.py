@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import check_models, warn_of_unfinished
 from vit.console import Reporter, count_of, percent
-from vit.errors import UsageError, fraction, some_of
+from vit.errors import UsageError, some_of
 from vit.inference.engines.engine_names import EngineName
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ class AnswerOptions:
             raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
         if self.sets != "lac" and self.coverage is None:
             raise UsageError(f"--sets {self.sets} needs --coverage", "give --coverage 0.9")
-        for name in FRACTIONS:
-            fraction(f"--{name}", getattr(self, name))
 
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
         """The rule for a model, with notices; UsageError: several labels, or missing or too few validation images."""

@@ -15,7 +15,7 @@ from vit.commands.studies.study_plan import StudyPlan, make_study_plan, of_folds
 from vit.commands.studies.study_report import report_findings, track_findings
 from vit.commands.studies.study_series import fold_sources
 from vit.console import Reporter, count_of, duration, percent
-from vit.errors import UsageError, fraction
+from vit.errors import UsageError
 from vit.layout import FEATURES
 
 if TYPE_CHECKING:
@@ -143,7 +143,6 @@ def run_study(options: StudyOptions, reporter: Reporter, words: Sequence[str] = 
     frozen_first(plan, reporter)
     num_failed = train_cells(plan, reporter)
     with alone(plan.folder.lock_path):  # of shards that end together, the last one reports the cells of all
-        target, margin = fraction("--target", options.target), fraction("--margin", options.margin)
-        findings = report_findings(reporter, plan.folder.path, target, margin, words)
+        findings = report_findings(reporter, plan.folder.path, options.target, options.margin, words)
         track_findings(plan, findings, reporter)
     return plan, num_failed

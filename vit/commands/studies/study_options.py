@@ -11,9 +11,9 @@ from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPat
 from vit.commands.cli.command_line import SCHEMA, Parser
 from vit.commands.cli.recipe_options import SHORT, check_out, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
-from vit.errors import UsageError, fraction
+from vit.errors import UsageError
 from vit.options import Option, options_of
-from vit.ranges import seconds
+from vit.ranges import Fraction, seconds
 
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
@@ -84,8 +84,8 @@ class StudyOptions(ExecutorOptions):
     set: dict[str, Value] = field(default_factory=dict)
     shard: str = "1/1"
     dry_run: bool = False
-    target: float | str | None = None
-    margin: float | str | None = None
+    target: Fraction | None = None
+    margin: Fraction | None = None
     out: str = "studies"
     name: str | None = None
     tracker: str | None = None
@@ -202,8 +202,6 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    fraction("--target", options.target)
-    fraction("--margin", options.margin)
     _, _ = options.part, options.seconds
     options.check(options.dry_run)
     check_out(options.out)

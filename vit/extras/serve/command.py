@@ -5,7 +5,7 @@ import socket
 from importlib.util import find_spec
 from typing import Literal
 
-from vit.commands.cli.arguments import ModelOrExport, PositiveInt, trusted_hosts
+from vit.commands.cli.arguments import Fraction, ModelOrExport, PositiveInt, trusted_hosts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError, explained, install
@@ -21,9 +21,9 @@ def serve(
     host: str = HERE,
     port: PositiveInt = 8000,
     top_k: PositiveInt = 5,
-    reject_below: float | None = None,
-    target_accuracy: float | None = None,
-    coverage: float | None = None,
+    reject_below: Fraction | None = None,
+    target_accuracy: Fraction | None = None,
+    coverage: Fraction | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
     max_queue: PositiveInt = 256,
