@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from vit.errors import UsageError
 from vit.models.vit_config import ViTConfig
 
 
@@ -58,5 +59,5 @@ def test_tokens_in_front_of_the_patches(
     ],
 )
 def test_values_that_do_not_fit_are_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises((ValueError, UsageError)):
         ViTConfig(**{"image_size": 16, "patch_size": 4, "embed_dim": 24, "num_heads": 3, **values})

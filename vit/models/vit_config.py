@@ -1,10 +1,11 @@
 """Sizes and options of the Vision Transformer as one frozen dataclass"""
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_type_hints
 
 from vit.models.network import NetworkConfig
 from vit.models.network_names import undivided
+from vit.options import read_value
 from vit.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
@@ -60,7 +61,7 @@ class ViTConfig(NetworkConfig):
         ValueError: a size is below 1, a choice is unknown, or two values do not fit together.
     """
 
-    image_size: int = 224
+    image_size: PositiveInt = 224
     patch_size: PositiveInt = 16
     num_classes: int = 1000
     embed_dim: PositiveInt = 768
@@ -88,13 +89,8 @@ class ViTConfig(NetworkConfig):
     drop_path_rate: Share = 0.0
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(ViTConfig).items():
-            if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(get_args(kind))}")
-        if min(self.image_size, self.patch_size, self.embed_dim, self.depth, self.num_heads) < 1:
-            raise ValueError("image_size, patch_size, embed_dim, depth and num_heads must be 1 or more")
-        if self.num_registers < 0:
-            raise ValueError(f"num_registers is {self.num_registers}, not 0 or more")
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            read_value(kind, getattr(self, name), name)
         if self.image_size % self.patch_size:
             raise ValueError(undivided(self.image_size, self.patch_size))
         if self.embed_dim % self.num_heads:
