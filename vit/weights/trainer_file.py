@@ -45,14 +45,10 @@ class Stated:
     def check_pixels(self, where: str) -> None:
         """Raise CheckpointError where two places or keys state other values of the same setting of pixels."""
         for keys in _PIXEL_KEYS:
-            stated = [
-                (key, _plain(key, part[key]), place or "the file itself")
-                for key in keys
-                for place, part in self.parts.items()
-                if part.get(key) not in (None, "")
-            ]
-            if len({value for _, value, _ in stated}) > 1:
-                both = " and ".join(f"{key} {value} in {place}" for key, value, place in stated)
+            stated = [(key, place, part.get(key)) for key in keys for place, part in self.parts.items()]
+            known = [(key, place, _plain(key, value)) for key, place, value in stated if value not in (None, "")]
+            if len({value for _, _, value in known}) > 1:
+                both = " and ".join(f"{key} {value} in {place or 'the file itself'}" for key, place, value in known)
                 raise CheckpointError(f"{where} contradicts itself: {both}", "correct one of them")
 
     def class_names(self, where: str) -> tuple[str, ...] | None:

@@ -85,10 +85,7 @@ def _error(point: "Point | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, words: Sequence[str]) -> str:
-    """The next useful command: longer trainings after short ones, a target with a forecast, else the best network.
-
-    A network that may only guess predicts no images.
-    """
+    """The next useful command: longer trainings after short ones, a target, or images for a network that can tell."""
     from vit.study.answer.answer_warnings import guesses, usual_hours
 
     if words and (hours := usual_hours(findings.protocol)):

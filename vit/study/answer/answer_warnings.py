@@ -75,14 +75,13 @@ def guesses(point: Point, protocol: Protocol) -> str:
         error = Metric.fraction(round(error.value * num_tested), num_tested)
     if chance is None or (error.value if error.high is None else error.high) < chance:
         return ""
-    return f"{percent_text(error)}, and that of always guessing the most common class {100 * chance:.3g} %"
+    return f"its error is {percent_text(error)}, and that of always guessing the most common class {100 * chance:.3g} %"
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
     """A warning for each network that is not shown to be better than guessing at its largest size."""
     return [
-        f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: its error is "
-        f"{why}."
+        f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: {why}."
         for one in series
         if (why := guesses(one.points[-1], protocol))
     ]

@@ -45,11 +45,8 @@ def dotted(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 def with_defaults(values: Mapping[str, Any], spec: NetworkSpec, image_size: int) -> Mapping[str, Any]:
     """A recipe as plain values with every option of its network; as it is where this version lacks the network."""
-    if not isinstance(values.get("model"), dict):
-        return values
-    with suppress(UsageError):
-        network = {"name": spec.name, **spec.all_options(image_size)}
-        return {**values, "model": {**values["model"], "network": network}}
+    with suppress(UsageError, KeyError, TypeError):  # a recipe may be damaged
+        return {**values, "model": {**values["model"], "network": {"name": spec.name, **spec.all_options(image_size)}}}
     return values
 
 
