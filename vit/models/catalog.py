@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, nearest
 from vit.models.network_names import import_timm, timm_names, undivided
-from vit.models.options import Options, Value
+from vit.options import read_value
 from vit.own_code import is_path, load
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
 
-_DECIDED = ("image_size", "num_classes", "in_chans", "model")  # by the images, the classes and the name
+Value = bool | int | float | str | tuple[int, ...]
+Options = Mapping[str, Value]  # of a network; a checked one can name nothing to import or to call
+_DECIDED = ("image_size", "num_classes", "in_chans")  # by the images and the classes
 _SIMILAR, _SIMILAR_BEGINNING = 0.75, 0.85  # similarity from which our names are suggested before those of timm
 _NEARLY_THE_SAME = 0.93  # similarity from which a name of timm is also suggested
 
@@ -41,7 +43,18 @@ class CatalogEntry:
     def kinds(self) -> dict[str, object]:
         """Type of every option that may be set."""
         hints = typing.get_type_hints(self.network.config_class, include_extras=True)
-        return {name: kind for name, kind in hints.items() if name not in _DECIDED}
+        return {name: kind for name, kind in hints.items() if name not in (*_DECIDED, "model")}
+
+    def checked(self, network: str, given: Mapping[str, object]) -> dict[str, Value]:
+        """The options of a network, each of its type in `kinds`; UsageError for any other."""
+        kinds = self.kinds
+        for name in given:
+            if name in _DECIDED:
+                fix = "the data, --image_size and --model.preprocess.channels decide it"
+                raise UsageError(f"model.network.{name} is not set here", fix)
+            if name not in kinds:
+                raise UsageError(f"{network} has no option {name!r} (model.network.{name})", nearest(name, kinds))
+        return {name: read_value(kinds[name], value, f"model.network.{name}") for name, value in given.items()}
 
     def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> "NetworkConfig":
         """The values that the network is built from; ValueError where they do not fit together."""

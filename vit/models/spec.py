@@ -9,11 +9,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vit.errors import UsageError, explained
-from vit.models.catalog import entry
-from vit.models.options import Options, Value, checked_options, plain_options
+from vit.models.catalog import Options, Value, entry
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
+
+
+def plain_options(values: Mapping[str, object]) -> dict[str, Value]:
+    """The same options with tuples in place of lists, which JSON and YAML have; ValueError: a value is not plain."""
+    options: dict[str, Value] = {}
+    for name, value in values.items():
+        if isinstance(value, list | tuple) and all(type(number) is int for number in value):
+            options[name] = tuple(value)
+        elif isinstance(value, bool | int | float | str):
+            options[name] = value
+        else:
+            raise ValueError(f"option {name} of the network is {value!r}")
+    return options
 
 
 @dataclass(frozen=True)
@@ -37,7 +49,7 @@ class NetworkSpec:
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
         """A network of the catalog or of timm, some options changed; UsageError: one is unknown or of another type."""
         known = entry(name)
-        return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
+        return cls(name, num_classes, {**known.options, **known.checked(name, options or {})})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object], num_classes: int, in_chans: int = 3) -> "NetworkSpec":
@@ -61,7 +73,7 @@ class NetworkSpec:
     def config(self, image_size: int) -> "NetworkConfig":
         """All values that the network is built from; UsageError: it is unknown, or its options do not fit together."""
         known = entry(self.name)
-        options = checked_options(self.name, self.options, known.kinds)
+        options = known.checked(self.name, self.options)
         with self._fitting():
             return known.config(image_size, self.num_classes, self.in_chans, options)
 

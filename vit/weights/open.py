@@ -16,8 +16,7 @@ from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import check_finished, start_of
 from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError, explained, first_line, some_of
-from vit.models.catalog import CATALOG
-from vit.models.options import Options, Value
+from vit.models.catalog import CATALOG, Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
 from vit.weights.folder import StatedFacts, facts_of_file, from_torchvision, image_side, read_folder
 from vit.weights.formats import rotary

@@ -11,9 +11,8 @@ from vit.checkpoints.run import unfinished_text
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, UsageError, first_line, some_of
-from vit.models.catalog import CATALOG
+from vit.models.catalog import CATALOG, Options
 from vit.models.network import Network
-from vit.models.options import Options
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig

@@ -8,8 +8,8 @@ import torch
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.data.pixels.preprocess import Preprocess
+from vit.models.catalog import Value
 from vit.models.network import Network
-from vit.models.options import Value
 from vit.models.spec import NetworkSpec
 
 CLASSES = ("blue", "green", "red")

@@ -8,10 +8,9 @@ from vit.data.core.samples import Samples, Source
 from vit.data.pixels.images import measured_window
 from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
 from vit.errors import UsageError
-from vit.models.catalog import CATALOG
+from vit.models.catalog import CATALOG, Options
 from vit.models.network import Network
-from vit.models.options import Options, plain_options
-from vit.models.spec import Cost, NetworkSpec, count
+from vit.models.spec import Cost, NetworkSpec, count, plain_options
 from vit.own_code import is_path, running
 from vit.training.lora import layers_to_adapt
 from vit.training.planning.images import automatic_network

@@ -6,7 +6,7 @@ OpenCLIP that are models of timm are in timm.py. The map into the common space o
 
 import torch
 
-from vit.models.options import Value
+from vit.models.catalog import Value
 from vit.weights.formats.huggingface import options_of_config
 from vit.weights.formats.weight_format import Config, Converted, Weights, having, renamed, translated, weight_format
 from vit.weights.preprocess_config import CLIP, HALF, PreprocessValues

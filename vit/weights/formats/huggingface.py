@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 
 import torch
 
-from vit.models.options import Value
+from vit.models.catalog import Value
 from vit.models.vit_config import ViTConfig
 from vit.weights.formats.weight_format import Config, Converted, Weights, renamed, translated, weight_format
 from vit.weights.preprocess_config import IMAGENET, square_side

@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from vit.models.options import Value
+from vit.models.catalog import Value
 from vit.weights.formats.weight_format import (
     Config,
     Converted,

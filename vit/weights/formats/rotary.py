@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vit.models.options import Options, Value
+from vit.models.catalog import Options, Value
 from vit.models.vit_config import PositionEmbedding, ViTConfig
 from vit.weights.formats.huggingface import options_of_config
 from vit.weights.formats.weight_format import Config, Converted, Weights, having, renamed, translated, weight_format

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from vit.models.options import Options
+from vit.models.catalog import Options
 from vit.models.vit_config import ViTConfig
 from vit.weights.formats import rotary
 from vit.weights.formats.huggingface import with_position_in_class_token

@@ -12,9 +12,9 @@ from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
 from torch import nn
 
 from vit.errors import UsageError
+from vit.models.catalog import Options, Value
 from vit.models.later_papers import RotaryPositions
 from vit.models.network import Undrawn
-from vit.models.options import Options, Value
 from vit.models.spec import NetworkSpec
 from vit.models.timm_network import sized
 from vit.models.vit_config import PositionEmbedding

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from vit.errors import some_of
+from vit.models.catalog import Options, Value
 from vit.models.network import misfits
-from vit.models.options import Options, Value
 from vit.weights.preprocess_config import Config as Config
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.trainer_file import State, chosen_place
