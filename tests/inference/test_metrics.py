@@ -117,6 +117,14 @@ def test_a_class_of_false_alarms_alone_has_a_precision_of_0_and_no_recall():
     assert values(some, 3)["macro_f1"] == pytest.approx(1 / 3), "the mean of 2/3 and 0, as documented"
 
 
+def test_guesses_are_those_of_the_classes_that_have_images():
+    """One class for all images is right for half of two classes, and was compared with one of four."""
+    one_class = np.eye(4, dtype=np.float32)[np.zeros(200, dtype=int)]
+    some = ScoredImages(tuple(map(str, range(200))), np.arange(200) % 2, one_class)
+    (warning,) = measure(some, ("w", "x", "y", "z")).guessing
+    assert "is 50.00 %" in warning and "that of guesses 50.00 %" in warning
+
+
 def test_measure_says_everything_in_plain_values():
     import json
 

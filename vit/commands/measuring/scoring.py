@@ -23,7 +23,7 @@ from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
 from vit.inference.metrics.weak_groups import FEWEST, ImageTraits, WeakGroups
 from vit.inference.predictor import Predictor
 from vit.inference.scores.image_groups import count_text, in_groups
-from vit.inference.scores.intervals import Interval, Metric, like_guessing
+from vit.inference.scores.intervals import Interval, Metric
 from vit.inference.scores.scored_images import Scored, ScoredImages
 from vit.study.statistics.paired import paired_gap
 
@@ -104,7 +104,7 @@ def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMe
     reporter.line(f"{measurement.describe_images()}; 95 % intervals")
     reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
     if isinstance(measurement, Measurement):
-        for sentence in like_guessing(measurement.metrics.balanced_accuracy, len(measurement.per_class)):
+        for sentence in measurement.guessing:
             reporter.line(f"WARNING: {sentence}")
         if measurement.levels:
             reporter.line("\naccuracy by level of the class names")

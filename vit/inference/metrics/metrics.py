@@ -17,7 +17,7 @@ from vit.console import interval, percent
 from vit.data.core.samples import Labels
 from vit.inference.metrics.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scores.image_groups import count_text, number_of
-from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1, mean_loss
+from vit.inference.scores.intervals import Metric, balanced_accuracy, like_guessing, macro_f1, mean_loss
 from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 from vit.tasks.levels import levels_of
 
@@ -148,6 +148,11 @@ class Measurement:
     # number of groups of these images, which intervals take for independent; None: all images are
     num_groups: int | None = None
     levels: Sequence[LevelAccuracy] = ()  # levels above the classes, the deepest first
+
+    @property
+    def guessing(self) -> list[str]:
+        """A warning where the classes that have images are not shown to be told apart better than by guessing."""
+        return like_guessing(self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class))
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""

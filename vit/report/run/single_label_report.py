@@ -20,7 +20,7 @@ from vit.inference.metrics import metrics
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
 from vit.inference.scores.image_groups import count_text, number_of, numbered
-from vit.inference.scores.intervals import Metric, like_guessing
+from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import ScoredImages, read_scored
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import confusion_matrix, reliability
@@ -108,8 +108,7 @@ def evaluation_content(
     title = f"{images.network} on {images.data}"
     lines = run_common.result_lines(title, accuracy, content["num_right"], measured, content["confusions"].cells)
     lines += [f"Warning: {images.seen.warning}"] if images.seen.warning else []
-    guesses = like_guessing(measurement.metrics.balanced_accuracy, len(class_names))
-    lines += [f"Warning: {sentence}" for sentence in guesses]
+    lines += [f"Warning: {sentence}" for sentence in measurement.guessing]
     weak_text = images.weak.describe() if images.weak else ""
     return {
         **content,
