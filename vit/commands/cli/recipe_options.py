@@ -171,7 +171,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise VitError for names, a fold or a pattern that do not exist or cannot be read, before torch is imported."""
+    """Raise VitError for names, an --out, a fold or a pattern that cannot be used, before torch is imported."""
     network = recipe.model.network.get("name", "auto")
     if network != "auto":
         check_network(str(network))
@@ -181,7 +181,9 @@ def check_names(recipe: Recipe) -> None:
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
-    check_out(recipe.out)
+    path = Path(recipe.out).expanduser()
+    if (file := next((one for one in (path, *path.parents) if os.path.isfile(one)), None)) is not None:
+        raise ResourceError(f"cannot write to {path}: {file} is a file", "choose another folder with --out")
     check_trackers(recipe)
     if recipe.data.groups is not None:
         from vit.data.core.groups import group_pattern
@@ -191,14 +193,6 @@ def check_names(recipe: Recipe) -> None:
         from vit.data.splits.split import read_fold
 
         read_fold(recipe.data.fold)
-
-
-def check_out(out: str) -> None:
-    """Raise ResourceError where the parent folder of runs or studies is a file, or lies below one."""
-    path = Path(out).expanduser()
-    file = next((one for one in (path, *path.parents) if os.path.isfile(one)), None)
-    if file is not None:
-        raise ResourceError(f"cannot write to {path}: {file} is a file", "choose another folder with --out")
 
 
 def listed_images(recipe: Recipe) -> "Source | None":

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath
 from vit.commands.cli.command_line import SCHEMA, Parser
-from vit.commands.cli.recipe_options import SHORT, check_out, read_config, shipped_configs
+from vit.commands.cli.recipe_options import SHORT, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError
 from vit.options import Option, options_of
@@ -204,7 +204,6 @@ def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
     _, _ = options.part, options.seconds
     options.check(options.dry_run)
-    check_out(options.out)
     for file in options.init_from:
         check_weights(file)
     if options.init_from and options.init == "random":

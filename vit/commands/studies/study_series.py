@@ -68,7 +68,7 @@ def series_of(options: StudyOptions) -> Series:
         refuse_register(recipe, "a study")
         if has_weights_pattern(recipe) and recipe.model.network.get("name", "auto") == "auto":
             raise UsageError(f"model.init_from {recipe.model.init_from} for the network auto", "name the network")
-        check_names(without_cell_files(recipe))  # cells have the names
+        check_names(replace(without_cell_files(recipe), out=options.out))  # cells have the names
     sources = {recipe.data.source for recipe in recipes}
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")
