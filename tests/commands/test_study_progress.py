@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from vit.commands.cli.arguments import ExecutorOptions
+from vit.commands.studies import study_cells
 from vit.commands.studies.study_cells import StudyProgress
 from vit.console import Reporter
 from vit.errors import StoppedError, Terminated
 from vit.study.grid import Budget, Inputs, make_cells
-from vit.study.running import cluster
 from vit.training.recipes.recipe import Recipe
 
 
@@ -58,7 +58,7 @@ def test_a_study_that_is_stopped_says_how_to_continue(cells, tmp_path, monkeypat
     def interrupted(*_):
         raise stop
 
-    monkeypatch.setattr(cluster, "run_cells_on", interrupted)
+    monkeypatch.setattr(study_cells, "run_cells_on", interrupted)
     progress = StudyProgress(Reporter(), tmp_path, cells, {"train": 100, "test": 10})
     with pytest.raises(StoppedError, match="ed; to continue, give the same command again") as error:
         progress.run(cells, ExecutorOptions(), {})

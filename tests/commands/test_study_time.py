@@ -14,7 +14,7 @@ from vit.data.loading import threads
 from vit.study.answer.answer_warnings import PART
 from vit.study.answer.summary import summarize
 from vit.study.folder import StudyDirectory
-from vit.study.running import cluster, runner
+from vit.study.running import runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
 QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")
@@ -50,7 +50,7 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monke
     assert {(30, 0), (30, 1)} <= groups(first) and len(groups(first)) < 10
     answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays
     assert answer.code == 0 and groups(again) == groups(first) and again["protocol"]["looks"] == 1
-    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)  # which trains them
+    monkeypatch.setattr(study_cells, "run_cells_on", lambda *_: None)  # which trains them
     answer, more = study("--time", "10min", step=0.1)
     assert answer.code == 0 and groups(more) > groups(first)
     assert more["protocol"]["looks"] == 2 and len(groups(more)) == 10
@@ -75,7 +75,7 @@ def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monke
 def test_a_killed_study_trains_two_seeds_at_one_size_on_a_slow_machine_too(study, monkeypatch):
     """It went on with the smallest size, and with nothing at all where no training was expected to end in time."""
     with monkeypatch.context() as killed:
-        killed.setattr(cluster, "run_cells_on", lambda *_: None)
+        killed.setattr(study_cells, "run_cells_on", lambda *_: None)
         assert "no finished cell" in study("--time", "30s", step=100.0)[0].err
     answer, content = study("--time", "30s", step=100.0)
     assert answer.code == 0 and len(groups(content)) == 2, answer.err
@@ -91,7 +91,7 @@ def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, col
         answer = vit("study", colors, *words, "--time", given, "--out", tmp_path)
         assert answer.code == 0, answer.err
         assert ("% of the usual length, and longer ones can rank" in answer.err) == is_short, answer.out
-    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)  # it is killed before the first training ends
+    monkeypatch.setattr(study_cells, "run_cells_on", lambda *_: None)  # it is killed before the first training ends
     begun = ("study", colors, *words[:-1], "--wandb", "off", "--time", "2min", "--out", tmp_path)
     assert "no finished cell" in vit(*begun).err
     again = vit(*begun, "--dry_run")  # which goes on with the short length
@@ -111,7 +111,7 @@ def test_after_short_trainings_the_next_command_is_a_longer_study(tmp_path):
 def test_a_design_for_other_images_is_none_for_these(vit, colors, tmp_path, monkeypatch):
     """A study that was killed before its first result, and whose images changed then, kept sizes above their number."""
     monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (0.1, 0.0))
-    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)
+    monkeypatch.setattr(study_cells, "run_cells_on", lambda *_: None)
     shutil.copytree(colors, tmp_path / "images")
     words = ("study", tmp_path / "images", *LINE, "--time", "10min", "--out", tmp_path)
     assert "no finished cell" in vit(*words).err

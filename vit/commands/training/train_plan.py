@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.result import rule_text
 from vit.commands.training.run_folder import tracker_facts
 from vit.console import Reporter, count_of, percent
 from vit.errors import some_of
@@ -93,6 +92,7 @@ def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
+    from vit.checkpoints.result import rule_text
     from vit.tasks.losses import frequencies_of
 
     optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
@@ -111,6 +111,7 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
+    from vit.checkpoints.result import rule_text
     from vit.training.losses import RARE
 
     balance, optim = plan.class_balance, plan.recipe.optim
