@@ -52,7 +52,10 @@ def test_thresholds_have_the_precision_that_is_asked_for(vit, labels_csv, tmp_pa
         "train", labels_csv, *TINY, "--optim.steps", 2, "--lr", 1e-9, "--optim.min_precision", 0.99, "--out", tmp_path
     )  # a network that has learned nothing
     assert answer.code == 0 and "thresholds of precision 99 %" in answer.err, answer.err
+    assert "not shown to be better than guessing: the mAP is" in answer.out, answer.out
     (best,) = tmp_path.glob("**/best.ckpt")
+    assert "WARNING: not shown to be better" in vit("evaluate", best, "--output", tmp_path / "measured").out
+    assert "Warning: not shown to be better" in (tmp_path / "measured" / "report.html").read_text()
     rules, scored = load(best)[1].multilabel, next(tmp_path.glob("**/predictions/validation.csv"))
     read = read_scored_labels(scored, ("bright", "left", "top"), len(scored.read_text().splitlines()) - 1)
     given = read.probabilities >= rules.thresholds

@@ -74,9 +74,9 @@ def test_one_class_of_all_images_has_the_interval_of_its_recall():
 def test_always_the_most_common_class_is_like_guessing():
     """Its accuracy of 80 % looked like that of a network."""
     labels = np.repeat([0, 1], [40, 10])
-    (warning,) = like_guessing(balanced_accuracy(labels, labels == 0, 2), 2)
+    (warning,) = like_guessing(balanced_accuracy(labels, labels == 0, 2), 1 / 2)
     assert "the balanced accuracy is 50.00 %" in warning and "that of guesses 50.00 %" in warning
-    assert not like_guessing(balanced_accuracy(labels, np.arange(50) < 46, 2), 2)
+    assert not like_guessing(balanced_accuracy(labels, np.arange(50) < 46, 2), 1 / 2)
     assert not like_guessing(Metric(1.0, 0.9, 1.0), 1)
 
 

@@ -1,5 +1,7 @@
 """Metrics of several labels: as torchmetrics and scikit-learn have them, without unknown cells, with intervals."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from torchmetrics.functional.classification import multilabel_average_precision,
 
 from tests.many_labels import scored_labels
 from vit.errors import DataError
-from vit.inference.metrics.multilabel_metrics import RankedImages, measure_labels, multilabel_metrics
+from vit.inference.metrics.average_precision import RankedImages, guessed_precision
+from vit.inference.metrics.multilabel_metrics import measure_labels, multilabel_metrics
 from vit.inference.scores.scored_images import ScoredLabels
 
 NAMES = ("rare", "some", "common")
@@ -42,6 +45,21 @@ def test_average_precision_under_weights_is_that_of_repeated_images():
     for row, value in zip(drawn, found, strict=True):
         rows = row[known[row]]
         assert value == pytest.approx(average_precision_score(present[rows], scored.probabilities[rows, 1]))
+
+
+def test_guesses_have_the_mean_precision_of_all_orders():
+    orders = np.array(list(permutations(range(5))), dtype=np.float64)
+    for count in range(1, 6):
+        found = [average_precision_score(np.arange(5) < count, order) for order in orders]
+        assert guessed_precision(np.array([count]), np.array([5]))[0] == pytest.approx(np.mean(found))
+
+
+def test_probabilities_that_know_nothing_of_the_labels_are_like_guessing():
+    scored = scored_labels()
+    assert measure_labels(scored, THRESHOLDS, NAMES).guessing == []
+    unrelated = np.random.default_rng(1).permutation(scored.probabilities)
+    (warning,) = measure_labels(ScoredLabels(scored.paths, scored.labels, unrelated), THRESHOLDS, NAMES).guessing
+    assert "not shown to be better than guessing: the mAP is" in warning
 
 
 def test_unknown_cells_change_nothing_whatever_their_probabilities():

@@ -105,7 +105,7 @@ class CrossvalResult:
     @property
     def warnings(self) -> list[str]:
         """Why the accuracy may be worth less than it seems."""
-        return [*self.seen_before, *like_guessing(self.balanced, len(self.predictions.class_names))]
+        return [*self.seen_before, *like_guessing(self.balanced, 1 / len(self.predictions.class_names))]
 
     @property
     def left_out_text(self) -> str:

@@ -103,13 +103,12 @@ def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMe
     """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
     reporter.line(f"{measurement.describe_images()}; 95 % intervals")
     reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
-    if isinstance(measurement, Measurement):
-        for sentence in measurement.guessing:
-            reporter.line(f"WARNING: {sentence}")
-        if measurement.levels:
-            reporter.line("\naccuracy by level of the class names")
-            levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
-            reporter.table(("level", "accuracy"), levels)
+    for sentence in measurement.guessing:
+        reporter.line(f"WARNING: {sentence}")
+    if isinstance(measurement, Measurement) and measurement.levels:
+        reporter.line("\naccuracy by level of the class names")
+        levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
+        reporter.table(("level", "accuracy"), levels)
     table = measurement.table(SHOWN_ROWS)
     reporter.line(f"\n{table.title}")
     reporter.table(table.columns, table.rows)

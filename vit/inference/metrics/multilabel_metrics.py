@@ -17,6 +17,7 @@ from vit.checkpoints.label_rules import threshold_text
 from vit.console import interval
 from vit.data.core.samples import Labels
 from vit.errors import DataError
+from vit.inference.metrics.average_precision import RankedImages, guessed_precision
 from vit.inference.metrics.metrics import (
     Calibration,
     CalibrationError,
@@ -26,8 +27,14 @@ from vit.inference.metrics.metrics import (
     decimals,
 )
 from vit.inference.scores.image_groups import bootstrap, count_text, number_of
-from vit.inference.scores.intervals import Metric, independent_units, mean_loss, resampled_mean
-from vit.inference.scores.scored_images import Bools, Floats, PerLabel, ScoredLabels, cell_losses
+from vit.inference.scores.intervals import (
+    Metric,
+    independent_units,
+    like_guessing,
+    mean_loss,
+    resampled_mean,
+)
+from vit.inference.scores.scored_images import Bools, PerLabel, ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT
 
 RESAMPLES = 1000
@@ -50,6 +57,7 @@ class MultilabelMetrics(MetricSet):
     exact_match: Metric  # fraction of the images with a known label whose known labels are all right; Wilson's interval
     nll: Metric
     ece: CalibrationError
+    map_of_guesses: Metric | None  # mAP of random orders of the images, without an interval
 
     def facts(self) -> list[tuple[str, str]]:
         """Every metric with its interval, for people."""
@@ -96,6 +104,12 @@ class MultilabelMeasurement:
     per_label: list[LabelMetrics]
     num_groups: int | None = None
     answers = None  # thresholds and sets are of classes that exclude each other
+
+    @property
+    def guessing(self) -> list[str]:
+        """A warning where the mAP is not shown to exceed that of random orders of the images."""
+        found, guessed = self.metrics.map, self.metrics.map_of_guesses
+        return like_guessing(found, guessed.value, "mAP") if found and guessed else []
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
@@ -190,35 +204,6 @@ def _samples(scored: ScoredLabels) -> Iterator[npt.NDArray[np.int32]]:
         yield np.stack(list(islice(samples, min(size, RESAMPLES - start)))).astype(np.int32)
 
 
-class RankedImages:
-    """The (n,) images of one label, by falling probability, sorted once for all samples; those not known count nowhere.
-
-    Average precision is the mean precision over the images that have the label, each at the threshold of its own
-    probability (sklearn.metrics.average_precision_score). Under any weights, precision is a quotient of cumulative
-    sums.
-    """
-
-    def __init__(self, known: Bools, present: Bools, probabilities: Floats) -> None:
-        rows = np.flatnonzero(known)
-        self._order = rows[np.argsort(-probabilities[rows], kind="stable")]
-        falling = -probabilities[self._order]
-        self._positives = np.flatnonzero(present[self._order])
-        # Images of equal probability are above the same thresholds, so precision is taken at the last of them.
-        self._ends = np.searchsorted(falling, falling[self._positives], side="right") - 1
-        self._last_hits = np.searchsorted(self._positives, self._ends, side="right") - 1
-
-    def average_precision(self, counts: npt.NDArray[np.integer]) -> PerLabel:
-        """(R,) average precision where images count so often (R, n); NaN where no image with the label counts."""
-        if not len(self._ends):
-            return np.full(len(counts), np.nan)
-        part = counts[:, self._order].astype(np.int32)
-        ours = part[:, self._positives]
-        seen = part.cumsum(axis=1, dtype=np.int32)[:, self._ends]
-        hits = ours.cumsum(axis=1, dtype=np.int32)[:, self._last_hits]
-        with np.errstate(invalid="ignore"):
-            return np.asarray((ours * (hits / np.maximum(seen, 1))).sum(axis=1) / ours.sum(axis=1))
-
-
 def multilabel_metrics(
     scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled | None = None
 ) -> MultilabelMetrics:
@@ -241,7 +226,16 @@ def multilabel_metrics(
         exact_match=Metric.share(scored.exact(thresholds)[judged], None if groups is None else groups[judged]),
         nll=_log_loss(scored),
         ece=_calibration(scored),
+        map_of_guesses=_guessed_map(scored),
     )
+
+
+def _guessed_map(scored: ScoredLabels) -> Metric | None:
+    positives, known = (scored.labels == PRESENT).sum(axis=0), scored.known.sum(axis=0)
+    if not positives.any():
+        return None
+    value = float(guessed_precision(positives[positives > 0], known[positives > 0]).mean())
+    return Metric(value, value, value)
 
 
 def _calibration(scored: ScoredLabels) -> CalibrationError:

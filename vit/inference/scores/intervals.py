@@ -104,12 +104,12 @@ def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: 
     return class_mean(recall[there], units[there], variance_of_sum(added, groups))
 
 
-def like_guessing(balanced: Metric, num_classes: int) -> list[str]:
-    """A warning where a balanced accuracy is not shown to exceed 1 / classes, which every guess has on average."""
-    if num_classes < 2 or balanced.low > 1 / num_classes:
+def like_guessing(found: Metric, chance: float, name: str = "balanced accuracy") -> list[str]:
+    """A warning where a metric is not shown to exceed its mean over guesses: a balanced accuracy of 1 / classes."""
+    if chance >= 1 or found.low > chance:
         return []
-    both = f"{interval(balanced.value, balanced.low, balanced.high)}, and that of guesses {percent(1 / num_classes)}"
-    return [f"not shown to be better than guessing: the balanced accuracy is {both}"]
+    both = f"{interval(found.value, found.low, found.high)}, and that of guesses {percent(chance)}"
+    return [f"not shown to be better than guessing: the {name} is {both}"]
 
 
 def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labels | None = None) -> Metric:

@@ -151,8 +151,10 @@ def training_advice(result: RunResult, first_weights: str) -> list[str]:
 
 def guessing(result: RunResult) -> list[str]:
     """A warning where the test does not show the network to be better than guessing, without full stop."""
-    balanced = result.metrics.get("balanced_accuracy")
-    return like_guessing(Metric(**balanced), result.tested_classes or result.spec.num_classes) if balanced else []
+    balanced, mean_ap = result.metrics.get("balanced_accuracy"), result.metrics.get("map")
+    if mean_ap and (chance := result.metrics.get("map_of_guesses")):
+        return like_guessing(Metric(**mean_ap), chance["value"], "mAP")
+    return like_guessing(Metric(**balanced), 1 / (result.tested_classes or result.spec.num_classes)) if balanced else []
 
 
 def about_choice(result: RunResult) -> list[str]:
