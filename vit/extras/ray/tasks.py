@@ -5,7 +5,7 @@ store never holds them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,10 @@ class Ray:
         with _running(new, work.options, work.jobs) as (names, alive):
             work.follow({name: batch.cells for name, batch in zip(names, new, strict=True)}, alive, lambda _: _PROBLEM)
 
-    @contextmanager
     def started(
         self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
-    ) -> Iterator[tuple[list[str], Alive]]:
-        with _running(tasks, options, None) as running:
-            yield running
+    ) -> AbstractContextManager[tuple[list[str], Alive]]:
+        return _running(tasks, options, None)
 
 
 @contextmanager
