@@ -32,10 +32,8 @@ def trust(path: str) -> None:
 def load(path: str, flag: str) -> Any:
     """What a path names, also in the current folder; UsageError: the user has not named it, or the import fails."""
     if path not in _trusted():
-        raise UsageError(
-            f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it",
-            f"set {VARIABLE}={path} if you trust this code",
-        )
+        problem = f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it"
+        raise UsageError(problem, f"set {VARIABLE}={path} if you trust this code")
     module, _, name = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)

@@ -126,10 +126,8 @@ def _own_entry(path: str) -> CatalogEntry:
 
     network = load(path, "--network")
     if not (isinstance(network, type) and issubclass(network, Network) and hasattr(network, "config_class")):
-        raise UsageError(
-            f"--network {path} is not a network: {network!r}",
-            "give a subclass of vit.models.network.Network with a config_class",
-        )
+        problem = f"--network {path} is not a network: {network!r}"
+        raise UsageError(problem, "give a subclass of vit.models.network.Network with a config_class")
     size = next(field.default for field in fields(network.config_class) if field.name == "image_size")
     return CatalogEntry(path, size if isinstance(size, int) else 224, about=f"your own network, {path}")
 

@@ -91,17 +91,14 @@ def trials(plan: Plan) -> Iterator[Trial]:
             raise StoppedError(128 + stop.number, problem, "start it again") from stop
 
 
-@contextmanager
-def _throw_away_folder(out: Path) -> Iterator[str]:
+def _throw_away_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
     """A folder on the disk of the runs, whose speed is part of a measurement; those of killed processes are removed."""
     with explained(ResourceError, f"cannot write to {out}", "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob(f"{_PREFIX}*"):
             if time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
-        folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=out, ignore_cleanup_errors=True)
-    with folder as name:
-        yield name
+        return tempfile.TemporaryDirectory(prefix=_PREFIX, dir=out, ignore_cleanup_errors=True)
 
 
 @dataclass(frozen=True)

@@ -162,10 +162,8 @@ def answer_rule(
         return AnswerRule(reject_below or 0.0, levels=levels)
     if scores is None:
         option = "--target_accuracy" if target_accuracy is not None else "--coverage"
-        raise UsageError(
-            f"{option} is fitted on validation images, and this model has no scores of them",
-            "train again with validation images, or give --reject_below",
-        )
+        problem = f"{option} is fitted on validation images, and this model has no scores of them"
+        raise UsageError(problem, "train again with validation images, or give --reject_below")
     if target_accuracy is not None:
         reject_below, levels = _thresholds(scores, target_accuracy, class_names)
     fitted = None if coverage is None else PredictionSets.fit(scores, sets, coverage, len(class_names))
