@@ -164,6 +164,10 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
     with torch.inference_mode():
         theirs = export_format(name).read(made, path)(batch).numpy()
     np.testing.assert_allclose(theirs, answers(made, batch), atol=1e-5)
+    if name in ("onnx", "openvino", "pt2"):  # the lines that the command prints compute as exactly
+        code = f"{export_format(name).imports}\n{export_format(name).how_to_load(made, path)}"
+        exec(code, scope := {"images": batch if name == "pt2" else batch.numpy()})
+        np.testing.assert_allclose(scope["probabilities"], answers(made, batch), atol=1e-5)
     assert os.listdir(path.parent) == [path.name]
 
 

@@ -11,6 +11,7 @@ from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text, quiet
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
+from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.engines.exported_engines import INPUT, ONNX_MAX_BYTES, OUTPUT, OnnxEngine
 
@@ -32,7 +33,11 @@ class OnnxFile(Format):
         path.write_bytes(described(graph_of(trained), trained).SerializeToString())
 
     def read(self, trained: LoadedModel, path: Path) -> Classify:
-        return OnnxEngine(path).probabilities
+        return self.engine(path).probabilities
+
+    def engine(self, path: Path) -> Classifies:
+        """What `vit predict` computes the written file with."""
+        return OnnxEngine(path)
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (

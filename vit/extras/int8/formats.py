@@ -19,9 +19,8 @@ from vit.export.format import Progress, check_packages, description_text, quiet
 from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
-from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import import_openvino, without_telemetry
-from vit.inference.engines.exported_engines import INPUT, OnnxEngine, OpenVinoEngine, OpenVinoModel, convert, read, save
+from vit.inference.engines.exported_engines import INPUT, OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:
@@ -62,10 +61,6 @@ class OnnxInt8(OnnxFile):
             model.graph.node.extend((division, softmax))
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
-    def engine(self, path: Path) -> Classifies:
-        """What `vit predict` computes the written file with."""
-        return OnnxEngine(path)
-
 
 class OpenVinoInt8(OpenVinoFiles):
     """A graph of OpenVINO in int8, with the methods of `OnnxInt8`."""
@@ -87,9 +82,6 @@ class OpenVinoInt8(OpenVinoFiles):
             save(model, Path(folder) / OPENVINO_GRAPH)
             for file in Path(folder).iterdir():
                 file.replace(path / file.name)
-
-    def engine(self, path: Path) -> Classifies:
-        return OpenVinoEngine(read(path / OPENVINO_GRAPH), "32-true", path / OPENVINO_GRAPH)
 
 
 FORMATS: dict[str, OnnxInt8 | OpenVinoInt8] = {"onnx": OnnxInt8(), "openvino": OpenVinoInt8()}

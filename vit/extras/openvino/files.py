@@ -4,6 +4,7 @@ from pathlib import Path
 
 from vit.export.format import Classify, Format
 from vit.inference.deployment import LoadedModel, describe_input
+from vit.inference.engine import Classifies
 from vit.inference.engines.exported_engines import INPUT, OUTPUT, OpenVinoEngine, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
@@ -23,11 +24,14 @@ class OpenVinoFiles(Format):
         save(convert(trained, "--format openvino"), path / OPENVINO_GRAPH)
 
     def read(self, trained: LoadedModel, path: Path) -> Classify:
-        graph = path / OPENVINO_GRAPH
-        return OpenVinoEngine(read(graph), "32-true", graph).probabilities
+        return self.engine(path).probabilities
+
+    def engine(self, path: Path) -> Classifies:
+        return OpenVinoEngine(read(path / OPENVINO_GRAPH), "32-true", path / OPENVINO_GRAPH)
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
+        exact = {"INFERENCE_PRECISION_HINT": "f32"}  # as `engine`; else bfloat16 where the CPU has it
         return (
-            f"model = openvino.Core().compile_model({str(path / OPENVINO_GRAPH)!r})\n"
+            f"model = openvino.Core().compile_model({str(path / OPENVINO_GRAPH)!r}, config={exact})\n"
             f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {describe_input(trained)}'
         )
