@@ -15,7 +15,7 @@ from vit import registry
 from vit.atomic_files import name_new_file, why_unwritable
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError, explained
 from vit.export import verify
-from vit.export.format import Classify, Format, description_text
+from vit.export.format import Classify, Format, description_text, label_code
 from vit.export.verify import GRAY, TOLERANCE, ExportDifference
 from vit.export.weights import TimmFile, Weights
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
@@ -44,8 +44,8 @@ class Program(Format):
         return lambda images: module(images)
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
-        load = f"model = torch.export.load({str(path)!r}).module()"
-        return f"{load}\nprobabilities = model(images)  # {describe_input(trained)}"
+        load, label = f"model = torch.export.load({str(path)!r})", label_code(trained, "probabilities", "torch.tensor")
+        return f"{load}.module()\nprobabilities = model(images)  # {describe_input(trained)}{label}"
 
 
 CORE_FORMATS: dict[str, type[Format]] = {"pt2": Program, "safetensors": Weights, "timm": TimmFile}

@@ -102,13 +102,18 @@ def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
 
 def closing_code(trained: LoadedModel, logits: str) -> str:
     """Lines of Python that turn an expression for logits (B, K) into labels, and what pictures are expected."""
-    rules, pictures = trained.description.multilabel, "\n# pictures upright (PIL.ImageOps.exif_transpose), on white"
+    pictures = "\n# pictures upright (PIL.ImageOps.exif_transpose), on white"
     if trained.description.preprocess.color_profiles == "convert":  # other libraries ignore the profiles
         pictures += ", in sRGB: convert the colors of an embedded ICC profile first (PIL.ImageCms)"
-    if rules is None:
-        return pictures
+    return pictures + label_code(trained, f"{logits}.sigmoid()", "torch.tensor")
+
+
+def label_code(trained: LoadedModel, probabilities: str, array: str) -> str:
+    """A line of Python that compares an expression for probabilities (B, K) with thresholds; "" for classes."""
+    if (rules := trained.description.multilabel) is None:
+        return ""
     thresholds = rules.thresholds.tolist()  # unrounded, because a rare label may have 2e-7
-    return f"{pictures}\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
+    return f"\nhas_label = {probabilities} >= {array}({thresholds})  # (batch, {len(rules)})"
 
 
 def check_pictures(trained: LoadedModel, library: str) -> None:

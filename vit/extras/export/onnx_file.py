@@ -9,7 +9,7 @@ import torch
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
-from vit.export.format import Classify, Format, description_text, quiet
+from vit.export.format import Classify, Format, description_text, label_code, quiet
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import ONNX
@@ -23,7 +23,7 @@ class OnnxFile(Format):
     """A graph that `vit predict` accepts, too."""
 
     ending = ONNX
-    imports = "import onnxruntime"
+    imports = "import numpy, onnxruntime"
     library = "onnx"
     next_command = "vit predict {path} FOLDER_OF_IMAGES"
     packages = ("onnx", "onnxscript", "onnxruntime")
@@ -40,9 +40,10 @@ class OnnxFile(Format):
         return OnnxEngine(path)
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
+        label = label_code(trained, "probabilities", "numpy.array")
         return (
             f"session = onnxruntime.InferenceSession({str(path)!r})\n"
-            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {describe_input(trained)}'
+            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {describe_input(trained)}{label}'
         )
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vit.export.format import Classify, Format
+from vit.export.format import Classify, Format, label_code
 from vit.inference.deployment import LoadedModel, describe_input
 from vit.inference.engine import Classifies
 from vit.inference.engines.exported_engines import INPUT, OUTPUT, OpenVinoEngine, convert, read, save
@@ -13,7 +13,7 @@ class OpenVinoFiles(Format):
     """A graph that `vit predict` accepts, too. A folder, because a graph without its weights is worth nothing."""
 
     ending = ""
-    imports = "import openvino"
+    imports = "import numpy, openvino"
     library = "openvino"
     next_command = f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES"
     packages = ("openvino",)
@@ -31,7 +31,8 @@ class OpenVinoFiles(Format):
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         exact = {"INFERENCE_PRECISION_HINT": "f32"}  # as `engine`; else bfloat16 where the CPU has it
+        label = label_code(trained, "probabilities", "numpy.array")
         return (
             f"model = openvino.Core().compile_model({str(path / OPENVINO_GRAPH)!r}, config={exact})\n"
-            f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {describe_input(trained)}'
+            f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {describe_input(trained)}{label}'
         )
