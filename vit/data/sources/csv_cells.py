@@ -176,12 +176,13 @@ class ListedFiles:
             raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
         if not candidates:
             fix = "paths are relative to the CSV; --image_column names another column of paths"
-            last, below = re.split(r"[/\\]", name)[-1], [folder / inside for inside in subfolders(folder, Counter())]
-            holding = [one for one in below if last and (os.path.isfile(one / last) or last in self._of_stem(one))]
-            if holding:
-                elsewhere = " and in ".join(map(str, holding))
-                which = f"{holding[0].name}/" if len(holding) == 1 else "the right folder"
-                fix = f"it lies in {elsewhere}: move the CSV there, or write {which} before the names"
+            last = Path(re.split(r"[/\\]", name)[-1])
+            stem = last.stem if has_image_extension(last) else last.name
+            inside = ((one, self._of_stem(folder / one).get(stem, ())) for one in ("", *subfolders(folder, Counter())))
+            alike = [os.path.join(one, file) for one, files in inside for file in dict.fromkeys((last.name, *files))]
+            if alike := [file for file in alike if os.path.isfile(folder / file)]:
+                move = "move the CSV there, or " * (name == last.name)  # a path has folders of its own
+                fix = f"it may be {' or '.join(alike[:2])}: {move}write paths from the folder of the CSV"
             raise DataError(f"{where}: there is no file {folder / name}", fix)
         return candidates[0]
 
