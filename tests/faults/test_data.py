@@ -104,6 +104,17 @@ def a_tar_that_climbs(root):
     return root / "photos.tar.gz"
 
 
+def shards_without_an_index(root):
+    with tarfile.open(root / "train-000.tar", "w") as archive:
+        archive.add(an_image(root), "0.png")
+    (root / "photo.png").unlink()
+    return root
+
+
+def a_shard(root):
+    return shards_without_an_index(root) / "train-000.tar"
+
+
 def a_table(root, content):
     image(root / "1.png")
     image(root / "2.png")
@@ -144,6 +155,8 @@ def a_table_in_latin_1(root):
         ),
         pytest.param(a_zip_that_climbs, ["photos.zip is an archive", "unpack"], marks=pytest.mark.faults("D20")),
         pytest.param(a_tar_that_climbs, ["photos.tar.gz is an archive"], marks=pytest.mark.faults("D20")),
+        pytest.param(shards_without_an_index, ["no class folders", "'vit data index ", "shards of WebDataset"]),
+        pytest.param(a_shard, ["train-000.tar is an archive; unpack", "'vit data index ", "shard of WebDataset"]),
         pytest.param(a_table_with_a_missing_file, ["table.csv, line 3", "3.png"], marks=pytest.mark.faults("D24")),
         pytest.param(a_table_with_a_row_twice, ["line 4", "line 2", "keep one"], marks=pytest.mark.faults("D24")),
         pytest.param(a_table_in_latin_1, ["table.csv, line 2", "UTF-8"], marks=pytest.mark.faults("D24")),

@@ -136,16 +136,16 @@ def _check_layout(root: Path, names: list[str]) -> None:
         exact = {SPLIT_OF_NAME[one.casefold()]: one for one in inside if one.casefold() in SPLIT_OF_NAME}
         if "train" in exact and len(exact) > 1 and _inner(below / exact["train"])[1]:
             raise DataError(f"{below} is not a class folder: it has folders of splits", f"give {below} as DATA")
-    splits, table = set(map(split_in, names)), _table_in(root)
+    splits, tables = set(map(split_in, names)), _tables_in(root)
     are = {
         "parts of a data set and no classes": {name.casefold() for name in names} <= _PARTS,
         "called as splits and have no class folders": len(splits) > 1 and None not in splits,
-        "called as parts of one data set, beside a table": bool(table) and all(map(_NUMBERED.fullmatch, names)),
+        "called as parts of one data set, beside a table": bool(tables) and all(map(_NUMBERED.fullmatch, names)),
     }
     if len(names) > 1 and (kind := next((words for words, holds in are.items() if holds), None)):
         parts = " and ".join(f"{name}/" for name in names[:2])
-        fix = table or "give the folder of the classes, or a CSV with the columns path,label; rename folders of classes"
-        raise DataError(f"{root} holds {parts}, which are {kind}", fix)
+        others = "give the folder of the classes, or a CSV with the columns path,label; rename folders of classes"
+        raise DataError(f"{root} holds {parts}, which are {kind}", _table_in(root) or others)
     if len(names) == 1 and subfolders(root / names[0], Counter()):
         fix = f"give {root / names[0]}, if these are the classes"
         raise DataError(f"{root} has one folder, {names[0]}/, with folders in it", fix)
@@ -163,8 +163,10 @@ def _tables_in(folder: Path) -> list[str]:
 
 
 def _table_in(folder: Path) -> str:
-    """How to give the table that lies among images; empty where there is none."""
+    """How to give the table that lies among images, or shards; empty where there is none."""
     tables = _tables_in(folder)
+    if not tables and any(folder.glob("*.tar")):
+        return f"run 'vit data index {folder}' first, if its .tar files are shards of WebDataset"
     return f"give {folder / tables[0]} as DATA, if it lists the images and their classes" if tables else ""
 
 

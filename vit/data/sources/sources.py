@@ -67,7 +67,8 @@ def open_source(
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty, to_measure)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
-        raise DataError(f"{data} is an archive", "unpack it, and give the folder")
+        or_index = f", or run 'vit data index {path.parent}' if it is a shard of WebDataset" * (path.suffix == ".tar")
+        raise DataError(f"{data} is an archive", f"unpack it, and give the folder{or_index}")
     elif path.is_file():
         source = read_csv_source(path, columns, to_measure)
     elif data == DIGITS:
