@@ -67,6 +67,18 @@ def test_wrong_labels_come_first_and_corrected_lines_win(vit, photos, here):
     assert set(first) == {str(here / path) for path in wrong[:2]}
 
 
+def test_suggestions_of_networks_that_may_guess_are_a_warning(vit, photos, here):
+    """Half of the labels of two classes were suspicious, though the networks had predicted at random."""
+    warning = "WARNING: the networks are not shown to be better than guessing: the balanced accuracy is"
+    assert warning not in vit("data", "check", photos[0], "--labels", "folds").out
+    sure = FoldPredictions.read(here / "folds" / "predictions.csv")
+    turned = np.where((np.arange(40) % 2)[:, None], sure.probabilities, sure.probabilities[:, ::-1])
+    replace(sure, probabilities=turned).write(here / "folds" / "predictions.csv")
+    answer = vit("data", "check", photos[0], "--labels", "folds", "--output", "guesses.csv")
+    assert answer.code == 0 and warning in answer.out, answer.err
+    assert warning in " ".join((here / "guesses_labels.html").read_text().split())
+
+
 def test_a_page_shows_pictures_and_escapes_names(vit, photos, here):
     assert vit("data", "check", photos[0], "--labels", "folds").code == 0
     page = (here / "data_check_labels.html").read_text()

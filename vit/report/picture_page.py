@@ -97,12 +97,12 @@ def write_label_page(
     class_names: tuple[str, ...],
     errors: "LabelErrors",
     seen_before: Sequence[str],
-    left_out: str = "",
+    notes: Sequence[str] = (),
 ) -> None:
     """Write the page of the most suspicious labels; `images` are in the order of `errors`.
 
-    `seen_before` has sentences about images that the networks have learned before, and `left_out` says how many images
-    are not checked, and why, without a full stop.
+    `seen_before` has sentences about images that the networks have learned before, and `notes` other sentences, such as
+    how many images are not checked, and why; all are without a full stop.
     """
     from vit.data.checks.scan import ImageList  # imports scipy, which a gallery does not need
 
@@ -117,7 +117,7 @@ def write_label_page(
             "label_probability": float(errors.label_probability[place]),
             "picture": None if pixels is None else encoded(shrunk(pixels, THUMBNAIL)),
         })  # fmt: skip
-    about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects, "left_out": left_out}
+    about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects, "notes": notes}
     write_new_page(path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before})
 
 

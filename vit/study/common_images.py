@@ -62,10 +62,8 @@ class CommonAnswers:
             groups = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
             num_left_out = int((~common).sum())
         if runs and len(correct[0]) < 2:  # one image has no scatter
-            raise DataError(
-                f"the runs of {runs[0][0].path} and others have fewer than two test images in common",
-                "repair or add test images, and give the 'vit study' command again",
-            )
+            problem = f"the runs of {runs[0][0].path} and others have fewer than two test images in common"
+            raise DataError(problem, "repair or add test images, and give the 'vit study' command again")
         check_same_groups([run.path for run, _ in runs], groups)
         return cls(correct, groups[0] if groups else None, num_left_out)
 

@@ -17,7 +17,7 @@ from vit.data.core.samples import Labels
 from vit.data.splits.split import read_splits
 from vit.errors import DAMAGE, BadInputsError, DataError, UsageError, explained
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, numbered, variance_of_sum
-from vit.inference.scores.intervals import Metric, balanced_accuracy, like_guessing, wilson
+from vit.inference.scores.intervals import Metric, wilson
 from vit.layout import CELLS, CrossvalLayout
 from vit.plain_files import read_json
 from vit.study.answer.answer_warnings import last_weights_warning
@@ -97,15 +97,9 @@ class CrossvalResult:
         return "the networks of other folds" if self.seen_before else "networks that have not trained on them"
 
     @property
-    def balanced(self) -> Metric:
-        """The mean recall of the classes, with an interval that does not know of the folds."""
-        found = self.predictions
-        return balanced_accuracy(found.labels, found.correct, len(found.class_names), numbered(found.groups))
-
-    @property
     def warnings(self) -> list[str]:
         """Why the accuracy may be worth less than it seems."""
-        return [*self.seen_before, *like_guessing(self.balanced, 1 / len(self.predictions.class_names))]
+        return [*self.seen_before, *self.predictions.guessing]
 
     @property
     def left_out_text(self) -> str:

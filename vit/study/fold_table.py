@@ -14,6 +14,8 @@ from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels, Samples
 from vit.data.splits.split import SplitRow
 from vit.errors import DAMAGE, DataError, explained
+from vit.inference.scores.image_groups import numbered
+from vit.inference.scores.intervals import Metric, balanced_accuracy, like_guessing
 from vit.inference.scores.scored_images import Floats, ScoredImages
 
 COLUMNS = ("path", "label", "predicted", "label_probability", "fold", "group")
@@ -70,6 +72,16 @@ class FoldPredictions:
     def correct(self) -> npt.NDArray[np.bool_]:
         """(n,) whether the prediction is the given label."""
         return np.asarray(self.predictions == self.labels)
+
+    @property
+    def balanced(self) -> Metric:
+        """The mean recall of the classes, with an interval that does not know of the folds."""
+        return balanced_accuracy(self.labels, self.correct, len(self.class_names), numbered(self.groups))
+
+    @property
+    def guessing(self) -> list[str]:
+        """A warning where the networks are not shown to be better than guesses."""
+        return like_guessing(self.balanced, 1 / len(np.unique(self.labels)))
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

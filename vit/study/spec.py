@@ -123,10 +123,8 @@ def with_cell_files(recipe: Recipe, num_images: int, seed: int) -> Recipe:
             path = str(Path(name.format(images=num_images, seed=seed)).expanduser())
         paths = sorted(glob(path)) if has_magic(path) else [path]
         if len(paths) != 1:
-            raise UsageError(
-                f"{option} {path} stands for {len(paths):,} files or folders, not for one",
-                f"{fix}, one for each number of images and seed",
-            )
+            problem = f"{option} {path} stands for {len(paths):,} files or folders, not for one"
+            raise UsageError(problem, f"{fix}, one for each number of images and seed")
         return paths[0]
 
     start = of_cell("model.init_from", recipe.model.init_from, "pretrain first")

@@ -59,7 +59,11 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     num_changed = sum(image.row.path in predicted for image in others)
     why = [f"without a prediction: {len(others) - num_changed:,}"] * (num_changed < len(others))
     why += [f"changed since the prediction, or not readable: {num_changed:,}"] * bool(num_changed)
-    unchecked = f"{count_of(len(others), 'image')} not checked; {'; '.join(why)}" if why else ""
+    notes = [f"{count_of(len(others), 'image')} not checked; {'; '.join(why)}"] if why else []
+    notes += [
+        f"WARNING: the networks are {sentence}; the suggestions may be guesses, too"
+        for sentence in predictions.guessing
+    ]
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
     page = table.with_suffix(".html")
     has_splits, has_groups = len(source.splits) > 1, any(one.groups is not None for one in source.splits.values())
@@ -74,12 +78,12 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     with new_output(table, columns, digits=6) as writer:
         for (split, _, row), *of_label in listed:
             writer.row((row.path, row.label, *of_label, *[split] * has_splits, *[row.group] * has_groups))
-    write_label_page(page, source, images, predictions.class_names, errors, seen_before, unchecked)
+    write_label_page(page, source, images, predictions.class_names, errors, seen_before, notes)
     suspicious = f"{num_suspects:,} of {len(images):,} labels are suspicious"
     agree = f"the networks agree with {percent(accuracy, 1)} of the labels"
     reporter.line(f"\n{suspicious}; {agree}, and their own mistakes are among the suspicious ones")
-    if unchecked:
-        reporter.line(unchecked)
+    for note in notes:
+        reporter.line(note)
     rows = []
     for (split, index, row), suggestion, probability, rank in listed[: min(num_suspects, SHOWN_SUSPECTS)]:
         rows.append((rank, source.splits[split].paths[index], row.label, suggestion, percent(probability or 0.0, 1)))

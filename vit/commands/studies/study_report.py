@@ -140,7 +140,7 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
     whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
     naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
-    alike = f"{percent(crossval.balanced.value)}; each class counts the same"
+    alike = f"{percent(crossval.predictions.balanced.value)}; each class counts the same"
     reporter.facts([("accuracy", whole), ("naive", naive), ("balanced", alike)])
     folds = enumerate(zip(accuracy.num_images, accuracy.folds, crossval.runs, strict=True), 1)
     rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
