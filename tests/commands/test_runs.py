@@ -57,6 +57,17 @@ def shown(answer):
     return [line[:10] for line in answer.out.splitlines() if line.startswith("2026-01")]
 
 
+def test_an_accuracy_on_images_that_the_network_knew_is_a_warning(vit, folder, here):
+    """It stood in the table as any other, and was the best one."""
+    assert "Next: vit predict runs/cats/vit/20260102-120000" in vit("runs").out
+    change(folder / "cats" / "vit" / "20260102-120000", seen_before=["the run old has trained on 5 of 9 test images"])
+    answer = vit("runs", "--output", "runs.csv", "--page", "runs.html")
+    assert "WARNING: runs/cats/vit/20260102-120000: the run old has trained on 5 of 9 test images" in answer.err
+    assert "Next: vit predict runs/dogs/vit/20260103-120000" in answer.out
+    assert "has trained on 5 of 9" in (here / "runs.csv").read_text()
+    assert "has trained on 5 of 9" in (here / "runs.html").read_text()
+
+
 def test_all_runs_newest_first(vit, folder):
     answer = vit("runs")
     assert answer.code == 0, answer.err

@@ -30,7 +30,7 @@ class RunSummary:
     # (value, low, high) on the test images with the 95 % interval; of several labels for an image, the exact match
     accuracy: tuple[float, float, float] | None = None
     seconds: float | None = None  # duration of the training; None without a result
-    problem: str = ""  # why the run is damaged
+    problem: str = ""  # why the run is damaged, or why its accuracy is too good
     task: Task = SINGLE_LABEL  # whether an image has one class, or any number of labels
 
     @property
@@ -93,5 +93,5 @@ def summarized(run: RunDirectory) -> RunSummary:
     return replace(
         summary, data=result.data, network=result.spec.name, images=result.num_images.get("train"),
         accuracy=None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
-        seconds=result.seconds, task=result.task,
+        seconds=result.seconds, task=result.task, problem="; ".join(result.seen_before or ()),
     )  # fmt: skip

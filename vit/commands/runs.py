@@ -78,7 +78,7 @@ def runs(
     if len(listed) > limit:
         reporter.line(f"... and {len(listed) - limit:,} more; raise --limit, or give --only words")
     for run in (run for run in listed if run.problem):
-        reporter.notice(f"WARNING: {run.path} is damaged: {run.problem}")
+        reporter.notice(f"WARNING: {run.path}{' is damaged' * (run.state == 'damaged')}: {run.problem}")
     if table_file is not None:
         with new_output(table_file, _COLUMNS) as table:
             for run in listed:
@@ -107,7 +107,7 @@ def _row(run: "RunSummary") -> tuple[str, ...]:
 def _next(listed: "Sequence[RunSummary]") -> str:
     from vit.checkpoints.run import RunDirectory
 
-    best = max(listed, key=lambda run: run.accuracy or ())
+    best = max(listed, key=lambda run: (run.accuracy is not None, not run.problem, run.accuracy or ()))
     if best.accuracy:
         return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
     stopped = (RunDirectory(run.path) for run in listed if run.state == "stopped")
