@@ -463,3 +463,5 @@ def test_columns_that_are_given_by_name_are_not_other_ones(tmp_path: Path) -> No
 def test_a_column_of_classes_with_an_unusual_name_is_advised(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"give the column of classes, such as --label_column 'dx type'"):
         open_source(str(table(tmp_path, "path,dx type\n1.jpg,nv\n2.jpg,mel\n3.jpg,nv\n")))
+    with pytest.raises(DataError, match="or write 0 and 1 if it is a label, or remove 'cat' if the other columns are"):
+        open_source(str(table(tmp_path, "path,cat,dog\n1.jpg,yes,no\n2.jpg,no,yes\n3.jpg,yes,yes\n")))

@@ -210,6 +210,7 @@ def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
         f"classes 'Cat' (1 image) and 'cat' (2 images) {alike}",
     ]
     assert "class 'nan' (1 image) is a usual word for a missing label" in source.notes[2]
+    assert "leave these images out, or with several labels the cell empty" in source.notes[2]
 
 
 def test_masks_and_changed_copies_are_told_by_their_names(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
             fix = "correct the cell; leave it empty if the label is unknown"
             if len(wrong) == sum(cell != "" for cell in cells):
                 fix = "give the column of classes, such as --label_column " + shlex.quote(name)
-                fix += f"; or remove {name!r} if the other columns are labels"
+                fix += f"; or write 0 and 1 if it is a label, or remove {name!r} if the other columns are labels"
             is_not = "the table lacks the column label or labels, and the cells of a label are 0, 1 or empty"
             raise DataError(f"{path}, line {line}: column {name!r} has {cell[:40]!r}; {is_not}", fix)
     names = sorted(names)

@@ -129,7 +129,7 @@ def _add_notes(source: Source) -> None:
     totals = np.sum([samples.class_counts(len(names)) for samples in source.splits.values()], axis=0).tolist()
     counted = {name: f"{name!r} ({n:,} image{'s' * (n != 1)})" for name, n in zip(names, totals, strict=True)}
     notes = [f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(names)]
-    unnamed = "is a usual word for a missing label; leave these images out if they have none"
+    unnamed = "is a usual word for a missing label; leave these images out, or with several labels the cell empty"
     notes += [f"{one_kind} {counted[name]} {unnamed}" for name in names if name.casefold() in MISSING | _UNLABELED]
     notes += [
         f"{one_kind} {counted[name]} is called as masks or changed copies of {counted[original]} would be"
