@@ -105,10 +105,8 @@ def column_notes(
         raise DataError(f"the column {column!r} of {where} has {as_list[:40]!r}, which is a list", fix)
     with_bar = next((name for name in texts if SEPARATOR in name), "")
     if with_bar and plain_name(column) == "labels" and not is_given:
-        raise DataError(
-            f"the column {column!r} of {where} has {with_bar!r}, and a table has one class for each image",
-            f"give several labels as a CSV; --label_column {column} takes each text for one class",
-        )
+        problem = f"the column {column!r} of {where} has {with_bar!r}, and a table has one class for each image"
+        raise DataError(problem, f"give several labels as a CSV; --label_column {column} takes each text for one class")
     notes = []
     if columns.other_labels:
         others = " and ".join(map(repr, columns.other_labels))
