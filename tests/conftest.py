@@ -114,6 +114,23 @@ class Answer:
     out: str
     err: str
 
+    def ok(self, *words: str) -> "Answer":
+        """This answer, of a command that must succeed and print these words."""
+        assert self.code == 0, self.err
+        for word in words:
+            assert word in self.out
+        return self
+
+    def failed(self, code: int, *words: str) -> "Answer":
+        """This answer, of a command that must end with a code and one error of one line, which has these words."""
+        errors = [line for line in self.err.splitlines() if line.startswith("vit: error[")]
+        assert (self.code, len(errors)) == (code, 1), self.err
+        assert errors[0].startswith(f"vit: error[{code}]: ") and "Traceback" not in self.err
+        assert "; " in errors[0] or code > 128  # what to do; nothing, after a signal
+        for word in words:
+            assert word in errors[0]
+        return self
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -270,8 +287,7 @@ def shared(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], An
 
 def trained_run(out: Path, *words: object) -> Trained:
     """The run of `vit train WORDS`, with figures and page."""
-    answer = ask("train", *words, "--out", out, figures=True)
-    assert answer.code == 0, answer.err
+    answer = ask("train", *words, "--out", out, figures=True).ok()
     (config,) = out.glob("**/config.yaml")
     return Trained(config.parent, answer)
 

@@ -18,8 +18,7 @@ PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
 
 @cache
 def help_of(command):
-    answer = ask(command, "--help", "all")
-    assert answer.code == 0, answer.err
+    answer = ask(command, "--help", "all").ok()
     return answer.out
 
 

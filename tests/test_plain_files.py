@@ -69,8 +69,7 @@ def test_a_link_to_a_device_is_not_read(vit, digits_run, here, name):
     run = Path(shutil.copytree(digits_run.path, "run"))
     (run / name).unlink()
     (run / name).symlink_to("/dev/zero")
-    answer = vit("report", run)
-    assert answer.code == 3 and f"{name} is not a regular file" in answer.err
+    vit("report", run).failed(3, f"{name} is not a regular file")
     with pytest.raises(DamagedFileError, match="is not a regular file"):
         read_text(run / name)
 
@@ -81,6 +80,5 @@ def test_an_evaluation_follows_no_link_out_of_the_run(vit, digits_run, here):
     Path("other").mkdir()
     shutil.rmtree(run / "evaluations", ignore_errors=True)
     (run / "evaluations").symlink_to("../other")
-    answer = vit("evaluate", run)
-    assert answer.code == 2 and "evaluations is a link to another folder" in answer.err
+    vit("evaluate", run).failed(2, "evaluations is a link to another folder")
     assert not os.listdir("other")

@@ -43,8 +43,7 @@ def test_a_trial_has_the_id_of_the_agent_and_the_metric_of_the_sweep(vit, colors
     monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
     program, *words = trial(colors, values(0))
     assert program == "vit" and "--lr=1e-05" in words
-    answer = vit(*words, *SHORT, "--out", tmp_path, drawn=True)
-    assert answer.code == 0, answer.err
+    vit(*words, *SHORT, "--out", tmp_path, drawn=True).ok()
     run = run_folder(tmp_path)
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["optim"]["lr"] == 1e-5 and config["optim"]["layer_decay"] == 0.65
@@ -57,8 +56,7 @@ def test_a_trial_has_the_id_of_the_agent_and_the_metric_of_the_sweep(vit, colors
 @pytest.mark.parametrize("end", [0, -1])
 def test_every_value_is_one_that_vit_train_takes(vit, colors, tmp_path, end):
     _, *words = trial(colors, values(end))
-    answer = vit(*words, *SHORT, "--out", tmp_path, "--dry_run")
-    assert answer.code == 0, answer.err
+    vit(*words, *SHORT, "--out", tmp_path, "--dry_run").ok()
 
 
 def test_the_metric_is_never_of_test_images():

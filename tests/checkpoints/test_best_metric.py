@@ -69,8 +69,7 @@ def test_a_training_that_overfits_says_what_its_best_checkpoint_lost(tmp_path, v
         "--optim.steps", 60, "--optim.lr", 0.02, "--optim.label_smoothing", 0, "--optim.best_metric", metric,
         "--model.network.depth", 1, "--seed", 1, "--out", tmp_path,
         drawn=True,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+    ).ok()  # fmt: skip
     (path,) = tmp_path.rglob("result.json")
     found, page = RunResult.read(path), RunDirectory(path.parent).report_path.read_text(encoding="utf-8")
     assert (found.epochs, found.rounds, found.validation_name) == (60, 10, "validation")

@@ -85,8 +85,7 @@ def test_evaluate_report_and_compare_agree_after_the_bad_files_are_gone(vit, dat
     result = json.loads((run / "result.json").read_text())
     for name in ("dark/01.png", "light/03.png"):
         (data / "test" / name).unlink()
-    answer = vit("evaluate", run, "--output", tmp_path / "again")
-    assert answer.code == 5 and "2 images cannot be read" in answer.err
+    vit("evaluate", run, "--output", tmp_path / "again").failed(5, "2 images cannot be read")
     found = json.loads((tmp_path / "again" / "metrics.json").read_text())
     assert found["metrics"] == result["metrics"] and found["images"] == 6
     assert set(found["left_out"]["unreadable"]) == {"test/dark/01.png", "test/light/03.png"}

@@ -22,8 +22,7 @@ def trained(vit, here):
     """`trained(name, data, *options)`: the folder of a small training."""
 
     def train(name, data, *options):
-        answer = vit("train", data, *TINY, *options, "--out", here / "runs" / name, "--wandb", "off")
-        assert answer.code == 0, answer.err
+        vit("train", data, *TINY, *options, "--out", here / "runs" / name, "--wandb", "off").ok()
         return run_folder(here / "runs" / name)
 
     return train
@@ -55,8 +54,7 @@ def test_other_contents_under_the_same_names_are_not_compared(vit, here, trained
     told = vit("runs")
     assert told.out.splitlines()[-1].startswith("Next: vit predict "), told.err
     (first / "splits.csv").unlink()
-    answer = vit("compare", first, second)
-    assert answer.code == 3 and f"{first} has no splits.csv" in answer.err
+    vit("compare", first, second).failed(3, f"{first} has no splits.csv")
 
 
 def test_the_same_images_in_another_folder_are_compared(vit, here, trained, colors):

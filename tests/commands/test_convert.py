@@ -48,8 +48,7 @@ def refused(answer, code, *words):
 
 
 def test_a_card_says_where_weights_came_from_without_their_folder(vit, folder, here):
-    answer = vit("convert", folder / "model.safetensors", "--output", "x.ckpt", "--card", "card.md", "--num_heads", 1)
-    assert answer.code == 0, answer.err
+    vit("convert", folder / "model.safetensors", "--output", "x.ckpt", "--card", "card.md", "--num_heads", 1).ok()
     text = (here / "card.md").read_text()
     assert "converted from weights in a file or folder, model.safetensors." in text and str(folder) not in text
     assert "vit.load('x.ckpt')" in text and "Unknown: no accuracy on test images is recorded." in text
@@ -57,8 +56,7 @@ def test_a_card_says_where_weights_came_from_without_their_folder(vit, folder, h
 
 
 def test_convert_then_predict(vit, folder, network, colors):
-    answer = vit("convert", folder, "--output", folder / "x.ckpt")
-    assert answer.code == 0, answer.err
+    answer = vit("convert", folder, "--output", folder / "x.ckpt").ok()
     for word in ("timm", "preprocessor_config.json", "red, green, blue", "matched", "vit predict"):
         assert word in answer.out
     loaded, description = load(folder / "x.ckpt")
@@ -85,8 +83,7 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
     write_checkpoint(checkpoint_content(description, network.state_dict()), own)
     if source != own.name:
         assert vit("export", own, "--format", "safetensors", "--output", tmp_path / source).code == 0
-    answer = vit("convert", tmp_path / source, "--output", tmp_path / "back.ckpt")
-    assert answer.code == 0 and "0.250, as in the source" in answer.out, answer.err
+    vit("convert", tmp_path / source, "--output", tmp_path / "back.ckpt").ok("0.250, as in the source")
     assert load(tmp_path / "back.ckpt")[1].validation_scores.to_plain() == scores.to_plain()
     for name in (own.name, "back.ckpt"):
         options = ("--output", tmp_path / f"{name}.csv", "--probabilities")
@@ -94,8 +91,7 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
         rows[name] = (tmp_path / f"{name}.csv").read_text()
     assert rows["own.ckpt"] == rows["back.ckpt"]
 
-    answer = vit("convert", tmp_path / source, "--output", tmp_path / "other.ckpt", "--image_size", 12)
-    assert answer.code == 0 and "0.250 is not kept" in answer.out, answer.err
+    vit("convert", tmp_path / source, "--output", tmp_path / "other.ckpt", "--image_size", 12).ok("0.250 is not kept")
     other = load(tmp_path / "other.ckpt")[1]
     assert other.temperature == 1 and other.validation_scores is None
 
@@ -111,8 +107,7 @@ def test_other_names_have_other_groups(vit, network, tmp_path):
     for number, text in enumerate(("x\ny\nz", "c/x\nd/y\nd/z")):
         (tmp_path / "names.txt").write_text(text)
         path = tmp_path / f"{number}.ckpt"
-        answer = vit("convert", tmp_path / "own.ckpt", "--output", path, "--class_names", tmp_path / "names.txt")
-        assert answer.code == 0, answer.err
+        vit("convert", tmp_path / "own.ckpt", "--output", path, "--class_names", tmp_path / "names.txt").ok()
         kept = load(path)[1].validation_scores
         assert kept.levels == () and kept.own.tolist() == scores.own.tolist()
 
@@ -131,8 +126,7 @@ def test_another_size_and_other_names(vit, folder):
 def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, here):
     """As "crane" of ImageNet, in many lists of its classes."""
     (folder / "config.json").write_text(json.dumps({"id2label": {"0": "crane", "1": "crane (0)", "2": "crane"}}))
-    answer = vit("convert", folder, "--output", "x.ckpt")
-    assert answer.code == 0, answer.err
+    answer = vit("convert", folder, "--output", "x.ckpt").ok()
     names = ("crane (0) (0)", "crane (0) (1)", "crane (2)")
     assert load(here / "x.ckpt")[1].class_names == names
     assert "3 classes got the number into the name: crane (0) (0), crane (0) (1), crane (2)" in answer.out
@@ -156,8 +150,7 @@ def test_a_thousand_names_are_imagenet_s_only_if_they_are_the_same():
 
 def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, folder):
     (folder / "names.txt").write_bytes("\ufefftench\r\na\u2028b\r\na\x85b\r\n".encode())
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
-    assert answer.code == 0, answer.err
+    vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt").ok()
     assert load(folder / "x.ckpt")[1].class_names == ("tench", "a\u2028b", "a\x85b")
 
 
@@ -181,8 +174,7 @@ def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
         (folder / "names.txt").write_text(text)
         refused(vit("convert", folder, *options), 3, words)
     (folder / "names.txt").write_text(" a\t\nsea lion \nc")
-    answer = vit("convert", folder, *options)
-    assert answer.code == 0, answer.err
+    vit("convert", folder, *options).ok()
     assert load(folder / "x.ckpt")[1].class_names == ("a", "sea lion", "c")
 
 
@@ -215,8 +207,7 @@ def test_a_classifier_behind_a_layer_of_old_timm_is_not_taken_for_one(vit, netwo
     source, output = tmp_path / "x.safetensors", tmp_path / "x.ckpt"
     refused(vit("convert", source, "--output", output), 4, "reads pre_logits", "vit train DATA --init_from")
     options = ("--init_from", source, "--out", tmp_path / "runs", *QUICK)
-    answer = vit("train", colors, *options, "--batch_size", 8)
-    assert answer.code == 0, answer.err
+    answer = vit("train", colors, *options, "--batch_size", 8).ok()
     assert "weights, initialized: head.bias, head.weight" in answer.err and "it reads pre_logits" in answer.err
 
 
@@ -244,8 +235,7 @@ def test_hostile_sources(vit, network, colors, tmp_path):
 
 def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, colors, tmp_path):
     options = ("--init_from", folder, "--out", tmp_path / "runs", *QUICK)
-    answer = vit("train", colors, *options, "--batch_size", 8)
-    assert answer.code == 0, answer.err
+    answer = vit("train", colors, *options, "--batch_size", 8).ok()
     for word in (
         "weights, names: timm",
         "weights, matched: 38 tensors",
@@ -262,8 +252,7 @@ def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, 
 
 def test_options_stand_above_the_weights(vit, folder, colors, tmp_path):
     options = ("--image_size", 12, "--model.preprocess.mean", "[0.1, 0.2, 0.3]", "--model.network.drop_path_rate", 0.1)
-    answer = vit("train", colors, "--init_from", folder, *options, "--out", tmp_path / "runs", *QUICK)
-    assert answer.code == 0, answer.err
+    answer = vit("train", colors, "--init_from", folder, *options, "--out", tmp_path / "runs", *QUICK).ok()
     assert "pos_embed: 4 x 4 -> 6 x 6 patches" in answer.err
     (best,) = (tmp_path / "runs").glob("**/best.ckpt")
     description = load(best)[1]
@@ -275,8 +264,7 @@ def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network
     state = {name: value.clone() for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": {f"net.{name}": value for name, value in state.items()}}, tmp_path / "mine.pth")
     (tmp_path / "names.txt").write_text("a\nb\nc\n")
-    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt")
-    assert answer.code == 0, answer.err
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt").ok()
     assert "WARNING: nothing settles these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
     options = (
         "--mean",

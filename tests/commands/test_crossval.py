@@ -111,9 +111,7 @@ def test_the_same_command_trains_nothing_and_another_one_is_refused(vit, killed,
     assert vit(*line).code == 0
     assert vit("report", folder).code == 0
     assert times(folder) == before
-    other = vit(*line, "--seed", 1)
-    assert other.code == 2
-    assert "holds another cross-validation" in other.err
+    vit(*line, "--seed", 1).failed(2, "holds another cross-validation")
     assert times(folder) == before
 
 
@@ -156,8 +154,7 @@ def test_a_crossval_from_a_run_on_its_images_keeps_the_warning(vit, table, tmp_p
     assert vit("train", table, *options, "--out", tmp_path / "runs").code == 0
     (run,) = (tmp_path / "runs").glob("*/*/*/")
     more = ("--folds", 2, "--jobs", 1, "--init_from", run, "--epochs", 1, "--batch_size", 4, "--wandb", "off")
-    answer = vit("crossval", table, *more, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("crossval", table, *more, "--out", tmp_path).ok()
     assert "has trained on" in answer.err and "right by the networks of other folds" in " ".join(answer.out.split())
     assert "has trained on" in json.loads((tmp_path / "photos" / "crossval.json").read_text())["seen_before"][0]
 
@@ -194,9 +191,7 @@ def test_the_next_command_opens_the_same_images(vit, killed, table, tmp_path):
 def test_unfinished_folds_are_named(vit, killed, tmp_path):
     folder, _, _ = killed
     (tmp_path / "crossval.json").write_text((folder / "crossval.json").read_text())
-    answer = vit("report", tmp_path)
-    assert answer.code == 5
-    assert f"{FOLDS} of {FOLDS} folds are not finished" in answer.err
+    vit("report", tmp_path).failed(5, f"{FOLDS} of {FOLDS} folds are not finished")
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -206,9 +201,7 @@ def test_unfinished_folds_are_named(vit, killed, tmp_path):
     (("--fold", "3"), "--folds"), (("--devices", "2"), "each fold trains on one device"),
 ])  # fmt: skip
 def test_wrong_words_are_refused_before_anything_is_trained(vit, here, words, said):
-    answer = vit("crossval", "digits", *words)
-    assert answer.code == 2
-    assert said in answer.err
+    vit("crossval", "digits", *words).failed(2, said)
     assert not list(Path().iterdir())
 
 
@@ -244,8 +237,7 @@ def test_folds_have_the_recipe_of_a_run_with_a_time(vit, table, here):
     """Its config.yaml was refused: it has a time beside the steps that took its place."""
     optim = OptimConfig(time="20s", steps=40)
     Path("config.yaml").write_text(dump(Recipe(optim=optim)))
-    answer = vit("crossval", table, "--config", "config.yaml", *TINY[:4], "--wandb", "off", "--dry_run")
-    assert answer.code == 0, answer.err
+    vit("crossval", table, "--config", "config.yaml", *TINY[:4], "--wandb", "off", "--dry_run").ok()
     Path("config.yaml").write_text(dump(Recipe(optim=replace(optim, steps=None))))
     answer = vit("crossval", table, "--config", "config.yaml", *TINY[:4], "--wandb", "off", "--dry_run")
     assert (answer.code, "give --epochs" in answer.err) == (2, True), answer.err

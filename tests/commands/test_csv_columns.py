@@ -36,12 +36,10 @@ def test_training_and_evaluation_read_the_given_column(vit, two, here):
     assert "'thumb' as path, 'species' as label" in answer.out and "not 'species'" not in answer.out
     run = run_folder(here / "runs")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["blue", "green", "red"]
-    answer = vit("evaluate", run, two, "--include_seen")  # the run's columns
-    assert answer.code == 0, answer.err
+    vit("evaluate", run, two, "--include_seen").ok()  # the run's columns
     refused(vit("evaluate", run, two, "--include_seen", "--label_column", "label"), 3, "the model does not know: a, b")
     (here / "plain.csv").write_text("path,label\nimages/blue/00.png,blue\nimages/red/00.png,red\n")
-    answer = vit("evaluate", run, "plain.csv", "--include_seen")  # has no column species
-    assert answer.code == 0, answer.err
+    vit("evaluate", run, "plain.csv", "--include_seen").ok()  # has no column species
     assert vit("evaluate", run, "images", "--include_seen").code == 0
     words = ("--format", "safetensors", "--output", "m.safetensors", "--measure", two)
     assert "does not know" not in vit("export", run, *words).err
@@ -58,8 +56,7 @@ def test_check_pack_and_pretrain_read_the_given_column(vit, two, here):
     assert "3 classes: blue, green, red" in vit("train", "packed", *TINY, "--dry_run").out
     (here / "bare.csv").write_text((here / two).read_text().replace("path,thumb,label", "one,two,three"))
     words = ("--data.image_column", "two", "--method", "diet", *TINY[:-4], "--wandb", "off", "--dry_run")
-    answer = vit("pretrain", "bare.csv", *words)
-    assert answer.code == 0 and "read 'two' as path" in answer.out, answer
+    vit("pretrain", "bare.csv", *words).ok("read 'two' as path")
 
 
 @pytest.mark.faults("D35")
@@ -110,8 +107,7 @@ def test_a_column_without_data_is_refused(vit, digits_run, option, here):
 def test_prediction_reads_the_given_column(vit, digits_run, colors, here):
     names = [str(path) for path in sorted(colors.glob("*/*.png"))[:4]]
     (here / "list.csv").write_text("path,thumb\n" + "".join(f"{names[0]},{name}\n" for name in names))
-    answer = vit("predict", digits_run.path, "list.csv", "--image_column", "thumb", "--output", "rows.csv")
-    assert answer.code == 0, answer.err
+    vit("predict", digits_run.path, "list.csv", "--image_column", "thumb", "--output", "rows.csv").ok()
     assert [row["path"] for row in rows("rows.csv")] == names
     refused(vit("predict", digits_run.path, "list.csv", "--image_column", "thum"), 2, "thumb")
     refused(

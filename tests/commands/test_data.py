@@ -78,10 +78,8 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
 
 def test_warnings_fail_only_where_asked(vit, photos, here):
     Image.new("RGB", (40, 40), (1, 2, 3)).save(photos / "train" / "dog" / "black.png")
-    answer = vit("data", "check", "photos")
-    assert answer.code == 0 and "0 errors and 1 warning," in answer.out and "one color" in answer.out
-    answer = vit("data", "check", "photos", "--strict")
-    assert answer.code == 5 and "see data_check-2.csv" in answer.err
+    vit("data", "check", "photos").ok("0 errors and 1 warning,", "one color")
+    vit("data", "check", "photos", "--strict").failed(5, "see data_check-2.csv")
     assert rows(here / "data_check.csv") == rows(here / "data_check-2.csv")
 
 
@@ -125,8 +123,7 @@ def test_data_sets_that_come_by_name(vit, here):
     ],
 )
 def test_what_cannot_be_checked(vit, photos, here, line, code, words):
-    answer = vit("data", *line)
-    assert answer.code == code and words in answer.err and "Traceback" not in answer.err
+    answer = vit("data", *line).failed(code, words)
     assert answer.err.splitlines()[-1].startswith(f"vit: error[{code}]: ") and os.listdir(here) == ["photos"]
 
 
@@ -169,8 +166,7 @@ def test_pairs_without_a_page_are_told_where_to_be_seen(vit, photos):
 @pytest.mark.faults("K9")
 def test_the_page_never_takes_the_place_of_a_file(vit, photos, here):
     (here / "mine.html").write_text("mine")
-    answer = vit("data", "check", "photos", "--page", "mine.html")
-    assert answer.code == 2 and "--page mine.html exists" in answer.err
+    vit("data", "check", "photos", "--page", "mine.html").failed(2, "--page mine.html exists")
     assert (here / "mine.html").read_text() == "mine" and not (here / "data_check.csv").exists()
 
 

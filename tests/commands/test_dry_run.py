@@ -10,9 +10,7 @@ DIGITS = "no DATA is given: digits are trained on"
 
 @pytest.mark.parametrize("flag", [("--dry_run",), ("--dry_run=true",), ("--dry_run", "true")])
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(vit, colors, here, flag):
-    answer = vit("train", *flag, colors, "--epochs", 3)
-    assert answer.code == 0, answer.err
-    assert "none: a dry run trains nothing" in answer.out and "(3 epochs of " in answer.out
+    answer = vit("train", *flag, colors, "--epochs", 3).ok("none: a dry run trains nothing", "(3 epochs of ")
     assert answer.out.strip().splitlines()[-1] == f"Next: vit train {colors} --epochs 3"
     assert list(here.iterdir()) == [] and DIGITS not in answer.err
 
@@ -31,8 +29,7 @@ def test_a_plan_says_that_steps_are_rounded_up(vit, here):
 
 @pytest.mark.parametrize("command", [pytest.param("study", marks=pytest.mark.slow), "crossval", "pretrain"])
 def test_the_value_of_a_dry_run_may_stand_after_it(vit, here, command):
-    answer = vit(command, "digits", "--dry_run", "true", "--wandb", "off")
-    assert answer.code == 0, answer.err
+    answer = vit(command, "digits", "--dry_run", "true", "--wandb", "off").ok()
     assert answer.out.strip().splitlines()[-1] == f"Next: vit {command} digits --wandb off"
 
 

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_every_file_has_a_row_and_bad_ones_are_named(vit, digits_run, mixed, here):
-    answer = vit("embed", digits_run.path, mixed)
-    assert answer.code == 0, answer.err
+    answer = vit("embed", digits_run.path, mixed).ok()
     rows = pq.read_table(here / "embeddings.parquet").to_pylist()
     assert len(rows) == 20
     bad = [row for row in rows if row["vector"] is None]
@@ -40,8 +39,7 @@ def test_every_file_has_a_row_and_bad_ones_are_named(vit, digits_run, mixed, her
     assert vit("embed", digits_run.path, mixed, "--on_bad", "fail").code == 5
     assert (here / "embeddings-2.parquet").is_file()
     assert vit("embed", digits_run.path, mixed / "notes.txt").code == 5
-    answer = vit("similar", "embeddings-3.parquet", mixed)
-    assert answer.code == 3 and "none of its 1 images could be read" in answer.err
+    vit("similar", "embeddings-3.parquet", mixed).failed(3, "none of its 1 images could be read")
 
 
 def test_a_file_that_appears_meanwhile_costs_no_vectors(vit, digits_run, colors, here, monkeypatch):
@@ -90,20 +88,15 @@ def test_vectors_of_another_model_are_refused(vit, digits_run, colors, here):
 def test_a_file_of_others_fetches_no_model_unasked(vit, colors, here):
     made = EmbeddingModel("hf:someone/model", "0", "vit", {})
     write_embeddings(here / "theirs.parquet", made, 2, [Embedding("a.png", "ok", np.ones(2, dtype=np.float32))])
-    answer = vit("similar", "theirs.parquet", colors / "red")
-    assert answer.code == 2 and "give --model hf:someone/model to agree" in answer.err
+    vit("similar", "theirs.parquet", colors / "red").failed(2, "give --model hf:someone/model to agree")
 
 
 def test_other_files_are_no_embeddings(vit, digits_run, colors, here):
     (here / "bad.parquet").write_bytes(b"PAR1 nothing")
-    answer = vit("similar", "bad.parquet", colors / "red")
-    assert answer.code == 3 and "bad.parquet is not a file of embeddings" in answer.err
+    vit("similar", "bad.parquet", colors / "red").failed(3, "bad.parquet is not a file of embeddings")
     assert vit("predict", digits_run.path, colors / "red", "--output", "rows.parquet").code == 0
     with pytest.raises(DataError, match=r"rows\.parquet is not a file of embeddings"):
         Embeddings.read(here / "rows.parquet")
-    answer = vit("similar", "gone.parquet", colors / "red")
-    assert answer.code == 3 and "there is no file gone.parquet" in answer.err
-    answer = vit("embed", digits_run.path, colors / "red", "--output", "rows.csv")
-    assert answer.code == 2 and "does not end in .parquet" in answer.err
-    answer = vit("embed", "gone/", colors / "red")
-    assert answer.code == 4 and "there is no checkpoint gone" in answer.err
+    vit("similar", "gone.parquet", colors / "red").failed(3, "there is no file gone.parquet")
+    vit("embed", digits_run.path, colors / "red", "--output", "rows.csv").failed(2, "does not end in .parquet")
+    vit("embed", "gone/", colors / "red").failed(4, "there is no checkpoint gone")

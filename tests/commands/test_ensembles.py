@@ -25,8 +25,7 @@ def seeds(vit, colors, tmp_path_factory):
     found = []
     for options in (("--seed", 1), ("--seed", 2), ("--seed", 3, "--image_size", 12, "--resize_mode", "pad")):
         out = tmp_path_factory.mktemp("runs")
-        answer = vit("train", colors, *OPTIONS, *options, "--out", out)
-        assert answer.code == 0, answer.err
+        vit("train", colors, *OPTIONS, *options, "--out", out).ok()
         found.append(run_folder(out))
     return found
 
@@ -62,9 +61,7 @@ def test_bad_files_have_one_row_and_rules_of_one_model_are_refused(vit, seeds, c
 
 
 def test_an_ensemble_is_measured_beside_its_models_on_the_same_images(vit, seeds, here):
-    answer = vit("evaluate", *seeds, "--output", "found")
-    assert answer.code == 0, answer.err
-    assert "all, averaged" in answer.out and "paired 95 % interval over images" in answer.out
+    vit("evaluate", *seeds, "--output", "found").ok("all, averaged", "paired 95 % interval over images")
     kept = json.loads((here / "found" / "metrics.json").read_text())
     assert list(kept["ensemble"]["accuracies"]) == [str(run) for run in seeds]
     gain = kept["ensemble"]["gain"]
@@ -93,8 +90,7 @@ def test_an_image_that_one_model_cannot_take_is_left_out(monkeypatch):
 
 
 def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_path):
-    answer = vit("train", colors, *OPTIONS, "--data.split_seed", 5, "--out", tmp_path)
-    assert answer.code == 0
+    vit("train", colors, *OPTIONS, "--data.split_seed", 5, "--out", tmp_path).ok()
     other = run_folder(tmp_path)
     answer = vit("evaluate", seeds[0], other)
     assert answer.code in (0, 3) and ("left out: " in answer.err or "all " in answer.err)
@@ -103,12 +99,11 @@ def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_
 def test_an_image_that_several_models_have_seen_counts_once(vit, seeds, colors, here):
     """It counted once for each model: 40 images, of which 64 had been seen."""
     for name, models in (("one", seeds[:1]), ("all", seeds[:2])):
-        answer = vit("evaluate", *models, colors, "--include_seen", "--output", name)
-        assert answer.code == 0, answer.err
+        vit("evaluate", *models, colors, "--include_seen", "--output", name).ok()
     one, both = (json.loads((here / name / "metrics.json").read_text()) for name in ("one", "all"))
     assert both["scored_although_seen"] == one["scored_although_seen"]
     assert sum(both["scored_although_seen"].values()) <= both["images"]
-    answer = vit("evaluate", *seeds[:2], "--split", "validation", "--include_seen", "--output", "own")
+    vit("evaluate", *seeds[:2], "--split", "validation", "--include_seen", "--output", "own").ok()
     own = json.loads((here / "own" / "metrics.json").read_text())
     assert own["scored_although_seen"] == {"validation_images_of_the_run": own["images"]}
 
@@ -120,5 +115,4 @@ def test_models_that_cannot_be_averaged(vit, seeds, colors, digits_run, command)
     assert other.code != 0 and ("different classes" in other.err or "have changed" in other.err)
     best = seeds[0] / "checkpoints" / "best.ckpt"
     for again, words in ((seeds[0], "is given twice"), (best, f"{seeds[0]} and {best} have the same weights")):
-        twice = vit(command, seeds[0], again, *images)
-        assert twice.code == 2 and words in twice.err
+        vit(command, seeds[0], again, *images).failed(2, words)

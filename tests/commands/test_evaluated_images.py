@@ -74,8 +74,7 @@ def test_images_that_are_scored_although_the_run_has_seen_them_leave_a_trace(vit
     assert f"Warning: {warning}." in page.text and f"Warning: {warning}" in summary
     assert "answers" not in found and "When it is not sure" not in page.text and "--target_accuracy" not in answer.out
 
-    answer = vit("evaluate", run, data, "--output", "new")
-    assert answer.code == 0
+    vit("evaluate", run, data, "--output", "new").ok()
     found, page, summary = measured(here / "new")
     assert found["left_out"] == {**NONE_SEEN, **seen, "unreadable": {}} and found["warning"] is None
     assert found["scored_although_seen"] == NONE_SEEN and "Warning" not in page.text + summary
@@ -145,13 +144,11 @@ def test_images_without_splits_are_called_all(vit, run, draw_classes, here):
     assert not any(words in page.text for words in ("train images", "the test images", "all images"))
     assert "The table shows what the thresholds do on the measured images." in page.text
     assert "(train)" not in page.text and "(all)" not in page.text
-    answer = vit("evaluate", where, "new", "--split", "test")
-    assert answer.code == 2 and "new has no test images" in answer.err and "leave --split out" in answer.err
+    vit("evaluate", where, "new", "--split", "test").failed(2, "new has no test images", "leave --split out")
 
 
 def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, run, calibrated, here):
-    answer = vit("evaluate", calibrated, "--output", "own")
-    assert answer.code == 0
+    vit("evaluate", calibrated, "--output", "own").ok()
     assert vit("report", calibrated).code == 0
     page = Page((calibrated / "report.html").read_text())
     assert (
@@ -190,8 +187,7 @@ def test_names_that_unicode_composes_in_another_way_are_the_same():
 def test_a_checkpoint_of_another_training_is_not_measured_as_that_of_the_run(vit, run, calibrated, here):
     mixed = shutil.copytree(run, here / "a" / "b" / "run")
     shutil.copy(calibrated / "checkpoints" / "best.ckpt", mixed / "checkpoints" / "best.ckpt")
-    answer = vit("evaluate", mixed, "--output", "found")
-    assert answer.code == 4 and "are of different trainings: their temperatures are 2 and" in answer.err, answer.err
+    vit("evaluate", mixed, "--output", "found").failed(4, "are of different trainings: their temperatures are 2 and")
 
 
 def test_labels_that_a_table_has_changed_since_the_training_are_not_measured_silently(vit, data, here):

@@ -38,8 +38,7 @@ def rows(folder):
 
 
 def test_a_vit_is_explained_by_every_method(vit, digits_run, picture, here):
-    answer = vit("explain", digits_run.path, picture, "--layers", "0,3", figures=True)
-    assert answer.code == 0, answer.err
+    answer = vit("explain", digits_run.path, picture, "--layers", "0,3", figures=True).ok()
     assert " cpu, 32-true" in answer.err  # `vit predict` may take bf16-mixed, whose probabilities differ
     table = rows(here / "explanations")
     assert [row["method"] for row in table] == ["attention", "rollout", "relevance", "gradcam"]
@@ -60,8 +59,7 @@ def test_a_vit_is_explained_by_every_method(vit, digits_run, picture, here):
 
 
 def test_a_cnn_is_explained_by_grad_cam_and_names_stay_text(vit, cnn, picture, here):
-    answer = vit("explain", cnn, picture, "--label", "<b>bold</b>", "--output", "why", figures=True)
-    assert answer.code == 0, answer.err
+    answer = vit("explain", cnn, picture, "--label", "<b>bold</b>", "--output", "why", figures=True).ok()
     (row,) = rows(here / "why")
     assert row["method"] == "gradcam" and row["explained"] == "<b>bold</b>" and row["label"] in ("'=1+1", "<b>bold</b>")
     html = (here / "why" / "explanations.html").read_text()
@@ -73,15 +71,13 @@ def test_the_next_command_reads_the_same_files(vit, digits_run, cnn, draw_classe
     draw_classes(here / "photos", ("a", "b"), 1)
     quick = ("--method", "gradcam", "--faithfulness", "false", "--recursive")
     for model in (digits_run.path, cnn):
-        answer = vit("explain", model, "photos", *quick)
-        assert answer.code == 0, answer.err
+        answer = vit("explain", model, "photos", *quick).ok()
         assert vit(*next_words(answer)).code == 0, next_words(answer)
 
 
 def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits_run, mixed, here):
     quick = ("--method", "attention", "--faithfulness", "false")
-    answer = vit("explain", digits_run.path, mixed, *quick)
-    assert answer.code == 0, answer.err
+    answer = vit("explain", digits_run.path, mixed, *quick).ok()
     assert "WARNING: 6 files could not be read" in answer.err and "notes.txt" in answer.err
     assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
     assert "\x1b" not in answer.out + answer.err
@@ -117,7 +113,5 @@ def test_wrong_usage(vit, digits_run, picture, here, options, words):
 
 def test_a_cnn_has_no_attention(vit, cnn, picture, mixed):
     for options, words in ((["--method", "rollout"], "SmallImageResNet"), (["--layers", "all"], "cannot be read")):
-        answer = vit("explain", cnn, picture, *options)
-        assert answer.code == 2 and words in answer.err
-    answer = vit("explain", cnn, mixed / "notes.txt")
-    assert answer.code == 3 and "no image can be read in 1 file;" in answer.err
+        vit("explain", cnn, picture, *options).failed(2, words)
+    vit("explain", cnn, mixed / "notes.txt").failed(3, "no image can be read in 1 file;")

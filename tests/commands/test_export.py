@@ -56,8 +56,7 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
     assert answer.out.strip().splitlines()[-1] == f"Next: vit predict {file} FOLDER_OF_IMAGES"
     assert os.listdir(here) == [written]
     for model, output in ((digits_run.path, "ckpt"), (file, "exported")):
-        said = vit("predict", model, mixed, "--output", f"{output}.csv", "--gallery", "--batch_size", 5)
-        assert said.code == 0, said.err
+        vit("predict", model, mixed, "--output", f"{output}.csv", "--gallery", "--batch_size", 5).ok()
     one, other = rows("ckpt.csv"), rows("exported.csv")
     assert len(one) == len(other) > 10 and one[0].keys() == other[0].keys()
     for mine, theirs in zip(one, other, strict=True):
@@ -80,8 +79,7 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
 @pytest.mark.slow
 def test_a_checkpoint_without_its_run_is_evaluated_on_data(vit, digits_run, here):
     (here / "my {0}.ckpt").write_bytes(digits_run.best.read_bytes())
-    answer = vit("export", "my {0}.ckpt", "--format", "pt2")
-    assert answer.code == 0, answer.err
+    answer = vit("export", "my {0}.ckpt", "--format", "pt2").ok()
     assert answer.out.splitlines()[-1] == "Next: vit evaluate 'my {0}.ckpt' DATA"
     assert vit(*next_words(answer, DATA="digits")).code == 0
 
@@ -101,8 +99,7 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
         path.write_bytes(model.SerializeToString())
 
     monkeypatch.setattr(formats.OnnxInt8, "write_int8", write)
-    answer = vit("export", digits_run.path, "--precision", "int8", "--card", "card.md")
-    assert answer.code == 0, answer.err
+    answer = vit("export", digits_run.path, "--precision", "int8", "--card", "card.md").ok()
     assert "calibrating on 256 images, measuring on 179 validation images of the run" in answer.err
     lines = {line.strip().partition("  ")[0]: line for line in answer.out.splitlines()}
     assert "95 % intervals" in lines["measured on"] and "paired" in lines["loss of accuracy"]
@@ -120,8 +117,7 @@ def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here
     options = ["--model.network.depth", 1, "--optim.steps", 8, "--data.calibration", 0.1]
     assert vit("train", "digits", *options, "--out", here).code == 0
     run = run_folder(here)
-    answer = vit("export", run, "--precision", "int8", "--output", "int8.onnx", "--card", "card.md")
-    assert answer.code == 0, answer.err
+    answer = vit("export", run, "--precision", "int8", "--output", "int8.onnx", "--card", "card.md").ok()
     assert "measuring on 179 calibration images of the run" in answer.err
     assert "calibration images of the run" in (here / "card.md").read_text()
     of_run, of_file = (load(path).validation_scores for path in (run, here / "int8.onnx"))
@@ -139,8 +135,7 @@ def test_the_card_of_int8_tells_what_the_file_holds_and_where_it_was_measured(vi
         Image.fromarray((digits.images[number] * 15.9375).astype(np.uint8)).save(folder / f"{number}.png")
     answer = vit(
         "export", digits_run.path, "--precision", "int8", "--measure", "othersite", "--output", "m.onnx",
-        "--card", "q.md")  # fmt: skip
-    assert answer.code == 0, answer.err
+        "--card", "q.md").ok()  # fmt: skip
     held = json.loads({item.key: item.value for item in onnx.load("m.onnx").metadata_props}["vit"])["temperature"]
     card = ModelCard.load("q.md")
     assert "fitted on these images" in answer.out
@@ -182,10 +177,8 @@ def test_images_and_cards_that_a_format_has_no_use_for(vit, digits_run, here, wo
 @pytest.mark.faults("X15")
 def test_int8_of_a_bare_checkpoint_needs_images(vit, digits_run, here):
     (here / "bare.ckpt").write_bytes(digits_run.best.read_bytes())
-    answer = vit("export", "bare.ckpt", "--precision", "int8")
-    assert answer.code == 2 and "bare.ckpt is not in a run folder" in answer.err and "--measure DATA" in answer.err
-    answer = vit("export", "bare.ckpt", "--precision", "int8", "--measure", "digits")
-    assert answer.code == 2 and "--calibration IMAGES" in answer.err
+    vit("export", "bare.ckpt", "--precision", "int8").failed(2, "bare.ckpt is not in a run folder", "--measure DATA")
+    vit("export", "bare.ckpt", "--precision", "int8", "--measure", "digits").failed(2, "--calibration IMAGES")
 
 
 def test_a_folder_for_transformers_has_a_card_and_a_card_is_not_overwritten(vit, digits_run, here):
@@ -199,8 +192,7 @@ def test_a_folder_for_transformers_has_a_card_and_a_card_is_not_overwritten(vit,
 
 def test_numbers_of_the_best_checkpoint_are_not_those_of_another(vit, digits_run, here):
     last = digits_run.best.with_name("last.ckpt")
-    answer = vit("export", last, "--format", "safetensors", "--card", "card.md")
-    assert answer.code == 0, answer.err
+    vit("export", last, "--format", "safetensors", "--card", "card.md").ok()
     assert "Unknown: no accuracy on test images is recorded." in (here / "card.md").read_text()
 
 

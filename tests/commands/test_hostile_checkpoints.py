@@ -65,5 +65,4 @@ def test_no_command_runs_what_a_checkpoint_holds(vit, hostile, lines, tmp_path, 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/x.ckpt", "https://host/x.safetensors", "s3://bucket/x.ckpt"])
 def test_no_command_fetches_a_checkpoint(vit, lines, address):
     for line in lines(address):
-        answer = vit(*line)
-        assert answer.code == 4 and "download it first" in answer.err, answer.err
+        vit(*line).failed(4, "download it first")

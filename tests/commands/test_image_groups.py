@@ -28,8 +28,7 @@ def data(tmp_path_factory, draw_classes):
 def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     runs = []
     for seed in (0, 1):
-        told = vit("train", data, *QUICK, "--optim.steps", 3, "--seed", seed, "--out", tmp_path / f"{seed}")
-        assert told.code == 0, told.err
+        told = vit("train", data, *QUICK, "--optim.steps", 3, "--seed", seed, "--out", tmp_path / f"{seed}").ok()
         runs.append(run_folder(tmp_path / f"{seed}"))
     result = RunResult.read(runs[0] / "result.json")
     assert result.num_images["test"] == 36 and result.test_groups == 12
@@ -37,8 +36,7 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     assert vit("report", runs[0]).code == 0
     assert "of 36 test images of 12 groups are predicted right" in (runs[0] / "report.html").read_text()
 
-    told = vit("evaluate", runs[0], "--output", tmp_path / "measured")
-    assert told.code == 0 and "36 images of 12 groups; 95 % intervals" in told.out
+    vit("evaluate", runs[0], "--output", tmp_path / "measured").ok("36 images of 12 groups; 95 % intervals")
     found = json.loads((tmp_path / "measured" / "metrics.json").read_text())
     assert found["groups"] == 12 and found["metrics"]["acc1"] == pytest.approx(result.metrics["acc1"])
     assert "of 36 images of 12 groups are predicted right" in (tmp_path / "measured" / "report.html").read_text()
@@ -62,19 +60,16 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
         in (tmp_path / "card.md").read_text()
     )
 
-    told = vit("compare", *runs, "--page", tmp_path / "compared.html")
-    assert told.code == 0 and "36 test images of 12 groups of colors" in told.out
+    vit("compare", *runs, "--page", tmp_path / "compared.html").ok("36 test images of 12 groups of colors")
     assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()
 
 
 @pytest.mark.faults("D32")
 def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, data, draw_classes, tmp_path):
-    told = vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run")
-    assert told.code == 0, told.err
+    vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").ok()
     run = run_folder(tmp_path / "run")
     other = draw_classes(tmp_path / "other", ("blue", "green", "red"), 10, side=9)
-    told = vit("evaluate", run, other, "--output", tmp_path / "of_the_run")
-    assert told.code == 0 and "30 images of 10 groups; 95 % intervals" in told.out
+    told = vit("evaluate", run, other, "--output", tmp_path / "of_the_run").ok("30 images of 10 groups; 95 % intervals")
     assert re.search(r"the training images of the run and other share \d groups? \(0\d", told.err)
     told = vit("evaluate", run, other, "--groups", "(blue|green|red)", "--output", tmp_path / "given")
     assert told.code == 0 and "30 images of 3 groups; 95 % intervals" in told.out and "share" not in told.err
@@ -86,14 +81,12 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
     assert recall.high - recall.low > 0.7 and interval in page and "more groups of measured images" in page
 
     next(other.glob("blue/*.png")).rename(other / "blue" / "first.png")
-    told = vit("evaluate", run, other, "--output", tmp_path / "without")
-    assert told.code == 0 and "30 images; 95 % intervals" in told.out
+    told = vit("evaluate", run, other, "--output", tmp_path / "without").ok("30 images; 95 % intervals")
     problem = f"{PATTERN!r} finds no group in 1 of 30 paths"
     assert f"data.groups {problem}" in told.err and "--groups gives others" in told.err
     told = vit("evaluate", run, other, "--groups", PATTERN, "--output", tmp_path / "none")
     assert told.code == 3 and f"--groups {problem}" in told.err and not (tmp_path / "none").exists()
-    told = vit("evaluate", run, "--groups", PATTERN)
-    assert told.code == 2 and "--groups is for DATA" in told.err
+    vit("evaluate", run, "--groups", PATTERN).failed(2, "--groups is for DATA")
 
 
 @pytest.mark.faults("D32")
@@ -103,8 +96,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
     rows = [f"{file},{file.parent.name != 'blue':d},{number % 2}" for number, file in enumerate(files)]
     table = tmp_path / "labels.csv"
     table.write_text("\n".join(["path,warm,odd", *rows]))
-    told = vit("train", table, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run")
-    assert told.code == 0, told.err
+    vit("train", table, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").ok()
     run = run_folder(tmp_path / "run")
     result = RunResult.read(run / "result.json")
     assert result.num_images["test"] == 36 and result.test_groups == 12
@@ -129,8 +121,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
         file.write_text("\n".join([*map(",".join, rows), ""]))
     assert vit("report", run).code == 0  # judged are the images with a known label, and so are their groups
     assert "of 18 test images of 6 groups:" in (run / "report.html").read_text()
-    told = vit("evaluate", run, "--output", tmp_path / "judged")
-    assert told.code == 0 and "36 images of 12 groups" in told.out
+    vit("evaluate", run, "--output", tmp_path / "judged").ok("36 images of 12 groups")
     assert "of 18 images of 6 groups:" in (tmp_path / "judged" / "report.html").read_text()
 
 
@@ -192,7 +183,7 @@ def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_pat
     told = study()
     assert told.code == 2 and "holds another study, of other options, images, groups or weights" in told.err
     assert study("--name", "grouped", "--dry_run").code == 0
-    other = vit(
+    vit(
         "train",
         table,
         "--network",
@@ -203,11 +194,9 @@ def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_pat
         "off",
         "--out",
         tmp_path / "runs",
-    )
-    assert other.code == 0
+    ).ok()
     cell = next((tmp_path / "photos" / "cells").rglob("result.json")).parent
-    told = vit("compare", cell, run_folder(tmp_path / "runs"))
-    assert told.code == 3 and "list different groups of the same test images" in told.err
+    vit("compare", cell, run_folder(tmp_path / "runs")).failed(3, "list different groups of the same test images")
 
 
 def test_series_have_the_same_groups(vit, data, tmp_path):

@@ -33,15 +33,12 @@ def uneven(draw_classes, tmp_path_factory):
 @pytest.fixture(scope="module")
 def corrected(vit, uneven, tmp_path_factory):
     out = tmp_path_factory.mktemp("corrected")
-    answer = vit("train", uneven, *CORRECTED, "--out", out, drawn=True)
-    assert answer.code == 0, answer.err
+    answer = vit("train", uneven, *CORRECTED, "--out", out, drawn=True).ok()
     return run_folder(out), answer
 
 
 def test_the_plan_warns_and_says_what_to_try(vit, uneven, tmp_path):
-    answer = vit("train", uneven, *TINY, "--dry_run", "--out", tmp_path)
-    assert answer.code == 0, answer.err
-    assert "2 training images of owl, 60 of cat" in answer.out
+    answer = vit("train", uneven, *TINY, "--dry_run", "--out", tmp_path).ok("2 training images of owl, 60 of cat")
     for option in ("--data.sampling sqrt", "--optim.class_weights auto", "--optim.logit_adjustment 1", "balanced_acc"):
         assert option in answer.out
 
@@ -66,8 +63,7 @@ def test_a_metric_that_cannot_see_the_rare_class_is_not_advised(vit, draw_classe
     ],
 )
 def test_the_plan_shows_what_is_done(vit, uneven, tmp_path, words, said):
-    answer = vit("train", uneven, *TINY, *words, "--dry_run", "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("train", uneven, *TINY, *words, "--dry_run", "--out", tmp_path).ok()
     assert all(text in answer.out for text in said), answer.out
 
 
@@ -101,6 +97,5 @@ def test_a_balanced_training_resumes_bit_equal(vit, uneven, corrected, tmp_path,
     run, whole = run_folder(tmp_path), corrected[0]
     before = checkpoint(run)["state_dict"]
     assert any(not torch.equal(value, before[name]) for name, value in checkpoint(whole)["state_dict"].items())
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     assert same_end(run, whole)

@@ -17,8 +17,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):
-    answer = vit("inspect", digits_run.path, "--limit", 5)
-    assert answer.code == 0, answer.err
+    answer = vit("inspect", digits_run.path, "--limit", 5).ok()
     made = sorted(path.name for path in (here / "inspection").iterdir())
     assert made == ["attention.png", "cost.png", "filters.png", "inspection.html", "positions.png"]
     html = (here / "inspection" / "inspection.html").read_text()
@@ -43,8 +42,7 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert answer.code == 0 and "over 14 images" in answer.out  # bad files are passed over
     assert f"WARNING: 6 of 20 files could not be read, first {mixed}" in answer.err
     assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
-    answer = vit("inspect", here / "<i>.ckpt", mixed / "notes.txt")
-    assert answer.code == 3 and "no image can be read in 1 file;" in answer.err
+    vit("inspect", here / "<i>.ckpt", mixed / "notes.txt").failed(3, "no image can be read in 1 file;")
 
 
 @pytest.mark.parametrize(
@@ -65,8 +63,7 @@ def test_weights_of_others_are_inspected(vit, here, colors):
     save_file(weights, here / "whole.safetensors")
     save_file({name: value for name, value in weights.items() if "head" not in name}, here / "headless.safetensors")
     for name in ("whole", "headless"):
-        answer = vit("inspect", f"{name}.safetensors", "--output", name)
-        assert answer.code == 0, answer.err
+        answer = vit("inspect", f"{name}.safetensors", "--output", name).ok()
         assert (here / name / "filters.png").is_file()
         assert "quadratic in the 16 patches" in answer.out
         own = [value for key, value in weights.items() if name == "whole" or "head" not in key]
@@ -78,8 +75,7 @@ def test_weights_of_others_are_inspected(vit, here, colors):
 
 def test_what_cannot_be_inspected(vit, here):
     save_file(create_network("resnet10_small", 10, 8).state_dict(), here / "cnn.safetensors")
-    answer = vit("inspect", "cnn.safetensors")
-    assert answer.code == 4 and "are of no ViT that is known" in answer.err and "'vit convert'" in answer.err
+    vit("inspect", "cnn.safetensors").failed(4, "are of no ViT that is known", "'vit convert'")
     assert not (here / "inspection").exists()
 
 
@@ -89,8 +85,7 @@ def test_a_cnn_s_checkpoint_is_refused(vit, here):
     options = ("--optim.steps", 1, "--batch_size", 32, "--wandb", "off", "--out", out)
     assert vit("train", "--config", "digits_cnn", *options).code == 0
     (best,) = out.glob("**/best.ckpt")
-    answer = vit("inspect", best)
-    assert answer.code == 2 and "SmallImageResNet" in answer.err and "vit explain" in answer.err
+    vit("inspect", best).failed(2, "SmallImageResNet", "vit explain")
 
 
 @pytest.mark.slow

@@ -61,8 +61,7 @@ def test_wrong_labels_come_first_and_corrected_lines_win(vit, photos, here):
     assert len(train) == 39
     assert source.class_names[train.labels[0]] == LABELS[1] == rows[0][2]
     assert train.groups[0] == "p1"
-    again = vit("data", "check", "corrected.csv", "--labels", "folds", "--output", "second.csv")
-    assert again.code == 0, again.err
+    vit("data", "check", "corrected.csv", "--labels", "folds", "--output", "second.csv").ok()
     first = [row["path"] for row in records(here / "second_labels.csv")[:2]]
     assert set(first) == {str(here / path) for path in wrong[:2]}
 
@@ -125,8 +124,7 @@ def test_predictions_of_something_else_are_refused(vit, photos, here, colors):
 
 
 def test_a_run_checks_the_images_that_it_has_not_trained_on(vit, digits_run, here):
-    answer = vit("data", "check", "digits", "--labels", digits_run.path)
-    assert answer.code == 0, answer.err
+    answer = vit("data", "check", "digits", "--labels", digits_run.path).ok()
     assert "has not trained on 538 images" in answer.err
     assert "1,259 images not checked; without a prediction: 1,259" in answer.out
     rows = records(here / "data_check_labels.csv")
@@ -138,8 +136,7 @@ def test_a_run_checks_the_images_that_it_has_not_trained_on(vit, digits_run, her
 def test_a_group_in_two_splits_is_an_error(vit, here, draw_classes):
     for split in ("train", "test"):
         draw_classes(here / "photos" / split, ("blue", "red"), 3, side=20 if split == "train" else 24)
-    answer = vit("data", "check", "photos", "--groups", "([0-9]+)[.]png")
-    assert answer.code == 5
+    answer = vit("data", "check", "photos", "--groups", "([0-9]+)[.]png").failed(5)
     assert "group across splits" in answer.out
     row = next(row for row in records(here / "data_check.csv") if row["kind"] == "group_across_splits")
     assert (row["split"], row["other_split"], row["detail"]) == ("train", "test", "group '00' has images in both")
@@ -182,8 +179,7 @@ def test_images_that_were_replaced_are_not_judged_by_old_predictions(vit, listed
     data, wrong = listed
     assert "3 of 40 labels" in vit("data", "check", data, "--labels", "folds", "--output", "as_predicted.csv").out
     repaint(here / wrong[0])
-    answer = vit("data", "check", data, "--labels", "folds")
-    assert answer.code == 0 and "2 of 39 labels are suspicious" in answer.out
+    answer = vit("data", "check", data, "--labels", "folds").ok("2 of 39 labels are suspicious")
     said = "1 image not checked; changed since the prediction, or not readable: 1"
     assert said in answer.out and "no prediction" not in answer.out
     rows = records(here / "data_check_labels.csv")
@@ -192,8 +188,7 @@ def test_images_that_were_replaced_are_not_judged_by_old_predictions(vit, listed
     for path in (here / "photos").rglob("*.png"):
         if not str(path).endswith(wrong[0]):
             repaint(path)
-    answer = vit("data", "check", data, "--labels", "folds")
-    assert answer.code == 3 and "all 40 images with predictions in folds have changed" in answer.err
+    vit("data", "check", data, "--labels", "folds").failed(3, "all 40 images with predictions in folds have changed")
 
 
 def test_labels_without_a_doubt_need_no_correction(vit, listed, here):

@@ -78,5 +78,4 @@ def test_no_checkpoint_of_the_failed_attempt_is_resumed(vit, colors, tmp_path):
     run = run_folder(tmp_path / "out")
     assert read_recipe(run / "config.yaml").optim.accumulate == 2
     assert not list((run / "checkpoints").iterdir())
-    answer = vit("train", "--resume", run)
-    assert answer.code == 2 and "start it again as a new run: it has no checkpoint" in answer.err
+    vit("train", "--resume", run).failed(2, "start it again as a new run: it has no checkpoint")

@@ -32,5 +32,4 @@ def test_a_pattern_finds_timm_s_models_too(vit):
 
 
 def test_a_pattern_that_matches_nothing(vit):
-    answer = vit("models", "resnet19")
-    assert answer.code == 2 and "no network matches 'resnet19'" in answer.err and "did you mean 'resnet1" in answer.err
+    vit("models", "resnet19").failed(2, "no network matches 'resnet19'", "did you mean 'resnet1")

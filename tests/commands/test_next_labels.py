@@ -57,8 +57,7 @@ def test_the_table_trains_when_it_is_filled_in(vit, colors_run, draw_classes, he
     draw_classes(here / "pool", ("blue", "violet"), 14)
     (here / "pool" / "violet" / "copy.png").write_bytes((here / "pool" / "violet" / "03.png").read_bytes())
     (here / "pool" / "violet" / "bad.png").write_bytes(b"nothing")
-    answer = vit("data", "next", colors_run, "pool", "--recursive", "--count", 6, "--by", by)
-    assert answer.code == 0, answer.err
+    answer = vit("data", "next", colors_run, "pool", "--recursive", "--count", 6, "--by", by).ok()
     assert "14 images to choose from; left out: 15 known ones or copies" in answer.err  # the run knows all blue ones
     assert "WARNING: 1 image cannot be read" in answer.err and "  pool/violet/bad.png: " in answer.err
     assert next_words(answer) == ["train", "to_label.csv"]
@@ -97,11 +96,9 @@ def test_new_images_of_a_run_with_groups_need_a_group_too(vit, colors, draw_clas
 def test_what_cannot_be_chosen_from_is_refused(vit, colors, colors_run, labels_run, digits_run, here):
     answer = vit("data", "next", colors_run, colors, "--recursive")
     assert answer.code == 3 and "the pool has no image to label: the run knows 42 of 42 files" in answer.err
-    answer = vit("data", "next", labels_run.path, colors, "--recursive")
-    assert answer.code == 2 and "takes a run of one class for an image" in answer.err
+    vit("data", "next", labels_run.path, colors, "--recursive").failed(2, "takes a run of one class for an image")
     (here / "lone.ckpt").write_bytes(digits_run.best.read_bytes())
-    answer = vit("data", "next", "lone.ckpt", colors / "red")
-    assert answer.code == 2 and "lone.ckpt is not in a run folder" in answer.err
+    vit("data", "next", "lone.ckpt", colors / "red").failed(2, "lone.ckpt is not in a run folder")
     answer = vit("data", "next", digits_run.path, colors / "red", "--count", 20)
     assert answer.code == 0 and "WARNING: the pool has 14 images to label, and 20 were asked for" in answer.err
     assert "the images of the run are not files, so the table lists the new images alone" in answer.err

@@ -29,14 +29,12 @@ def table(tmp_path_factory, colors):
 def run(tmp_path_factory, table, vit):
     """A run on the table. Tests must not write to it."""
     out = tmp_path_factory.mktemp("runs")
-    answer = vit("train", table, *TINY, "--out", out)
-    assert answer.code == 0, answer.err
+    vit("train", table, *TINY, "--out", out).ok()
     return run_folder(out)
 
 
 def test_the_training_is_that_of_the_folder(vit, run, colors, here):
-    answer = vit("train", colors, *TINY, "--out", "folder")
-    assert answer.code == 0, answer.err
+    vit("train", colors, *TINY, "--out", "folder").ok()
     other = run_folder(here / "folder")
     ours, theirs = ({(row["label"], row["split"], row["content"]) for row in rows(one / "splits.csv")}
                     for one in (run, other))  # fmt: skip
@@ -50,8 +48,7 @@ def test_the_test_images_are_found_again_and_seen_images_are_left_out(vit, run, 
     assert vit("evaluate", run).code == 0
     answer = vit("evaluate", run, colors)
     assert answer.code == 0 and "left out: 30 images" in answer.err, answer.err
-    answer = vit("evaluate", run, table, "--include_seen")
-    assert answer.code == 0, answer.err
+    vit("evaluate", run, table, "--include_seen").ok()
 
 
 def test_predict_check_and_pack(vit, run, table, colors, here):
@@ -63,8 +60,7 @@ def test_predict_check_and_pack(vit, run, table, colors, here):
         (row["label"], row["probability"]) for row in expected
     ]
     assert vit("data", "check", table).code == 0
-    answer = vit("data", "pack", table, "packed")
-    assert answer.code == 0 and "42 images in 1 shard, " in answer.out, answer.err
+    vit("data", "pack", table, "packed").ok("42 images in 1 shard, ")
     refused(vit("predict", run, table, colors), 2, "among other inputs")
 
 
@@ -83,8 +79,7 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     metadata = {"shape": labels, "size": [label % 2 for label in labels]}
     file = write(here / "two.parquet", images, [0.5] * 42, None, columns={key: [*row] for key, row in metadata.items()})
     refused(vit("train", file, *TINY), 3, "no column of labels", "'shape' (int64)", "--label_column")
-    answer = vit("train", file, *TINY, "--data.label_column", "size", "--out", "runs")
-    assert answer.code == 0, answer.err
+    vit("train", file, *TINY, "--data.label_column", "size", "--out", "runs").ok()
     run = run_folder(here / "runs")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["0", "1"]
     assert vit("evaluate", run).code == vit("evaluate", run, file, "--include_seen").code == 0
@@ -107,8 +102,7 @@ def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):
             ("HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"),
         ):  # fmt: skip
             monkeypatch.setattr(constants, name, value)
-        answer = vit("train", "hf:o/plain", *TINY, "--out", "runs")
-        assert answer.code == 0, answer.err
+        vit("train", "hf:o/plain", *TINY, "--out", "runs").ok()
         run, pinned = run_folder(here / "runs"), f"hf:o/plain@{hub.repositories['o/plain'].commit('main')}"
         assert yaml.safe_load((run / "config.yaml").read_text())["data"]["source"] == pinned
         assert run.parts[-3] == "plain"
@@ -120,7 +114,5 @@ def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):
 @pytest.mark.slow
 def test_a_study_and_a_probe(vit, table):
     options = ("--sizes", "10,all", "--seeds", 2, "--budget", "steps:3", "--networks", "vit_nano_patch2_8")
-    answer = vit("study", table, *options, "--wandb", "off", "--name", "one")
-    assert answer.code == 0, answer.err
-    answer = vit("probe", table, "--backbones", "random:vit_nano_patch2_8", "--image_size", 8, "--seeds", 2)
-    assert answer.code == 0, answer.err
+    vit("study", table, *options, "--wandb", "off", "--name", "one").ok()
+    vit("probe", table, "--backbones", "random:vit_nano_patch2_8", "--image_size", 8, "--seeds", 2).ok()

@@ -44,8 +44,7 @@ def command(digits_run, here):
     ],
 )
 def test_options_that_do_not_fit_are_refused(vit, command, here, slurm_answers, options, words):
-    answer = vit(*command, *options)
-    assert answer.code == 2 and words in answer.err, answer.err
+    vit(*command, *options).failed(2, words)
     assert not (here / "parts").exists()
 
 
@@ -59,19 +58,16 @@ def test_a_task_refuses_a_model_that_its_machine_lacks(here):
 
 @pytest.mark.faults("K20")
 def test_a_cluster_needs_parts_and_sbatch(vit, command, here, slurm_answers, monkeypatch):
-    answer = vit(*command[:3], *ON_SLURM)
-    assert answer.code == 2 and "--executor slurm without --parts" in answer.err
+    vit(*command[:3], *ON_SLURM).failed(2, "--executor slurm without --parts")
     monkeypatch.setenv("PATH", "/nonexistent")
-    answer = vit(*command, *ON_SLURM)
-    assert answer.code == 2 and "this machine has no sbatch" in answer.err
+    vit(*command, *ON_SLURM).failed(2, "this machine has no sbatch")
     assert not (here / "parts").exists()
 
 
 def test_several_labels_of_an_image_are_counted(vit, labels_run, here):
     for number in range(8):
         Image.new("RGB", (16, 16), (30 * number, 0, 0)).save(here / f"{number}.png")
-    answer = vit("predict", labels_run.path, *sorted(here.glob("*.png")), "--parts", "parts", "--rows_per_part", 3)
-    assert answer.code == 0, answer.err
+    vit("predict", labels_run.path, *sorted(here.glob("*.png")), "--parts", "parts", "--rows_per_part", 3).ok()
     files = PartsLayout(here / "parts")
     (manifest,) = (Manifest(path) for path in files.path.glob("*.parquet") if "part-" not in path.name)
     counted = predict_parts._summary(files, manifest, ())
@@ -83,8 +79,7 @@ def test_several_labels_of_an_image_are_counted(vit, labels_run, here):
 @pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")
 def test_a_queue_that_refuses_the_tasks_is_quoted(vit, command, slurm_answers):
     slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account\n", code=1)
-    answer = vit(*command, *ON_SLURM)
-    assert answer.code == 2 and "SLURM refuses the job: Batch job submission failed: Invalid account" in answer.err
+    vit(*command, *ON_SLURM).failed(2, "SLURM refuses the job: Batch job submission failed: Invalid account")
 
 
 @pytest.mark.faults("K23", simulated="SLURM's commands are scripts, and its tasks never begin")
@@ -95,8 +90,7 @@ def test_tasks_that_end_without_their_parts_are_an_error_and_the_rest_follows(
     monkeypatch.setattr(predict_parts, "_GRACE", 0.05)
     slurm_answers("sbatch", "Submitted batch job 12\n")
     slurm_answers("squeue")
-    answer = vit(*command, *ON_SLURM)
-    assert answer.code == 5 and "5 of 5 parts are missing" in answer.err and "parts/jobs" in answer.err
+    vit(*command, *ON_SLURM).failed(5, "5 of 5 parts are missing", "parts/jobs")
     assert vit(*command).code == 0  # without a cluster, into the same folder
     answer = vit(*command, *ON_SLURM)
     assert answer.code == 0 and "5 of 5 parts are there" in answer.err

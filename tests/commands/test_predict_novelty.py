@@ -44,8 +44,7 @@ def run(digits_run, tmp_path):
 
 
 def test_images_of_no_class_are_novel_and_keep_their_row(vit, digits_run, pictures, here):
-    answer = vit("predict", digits_run.path, pictures, "--output", "all.csv")
-    assert answer.code == 0 and "unlike the training images: " in answer.out
+    vit("predict", digits_run.path, pictures, "--output", "all.csv").ok("unlike the training images: ")
     found = {row["path"].rpartition("/")[2]: row for row in rows(here / "all.csv")}
     noise = [float(row["novelty"]) for name, row in found.items() if name.startswith("noise")]
     digits = [float(row["novelty"]) for name, row in found.items() if name.startswith("digit")]
@@ -85,8 +84,7 @@ def test_a_model_without_training_features_predicts_and_says_so(vit, old, pictur
     answer = vit("predict", old, pictures, "--output", "rows.csv")
     assert answer.code == 0 and "without features of training images" in answer.err
     assert {row["novelty"] for row in rows(here / "rows.csv")} == {""}
-    answer = vit("predict", old, pictures, "--reject_novel")
-    assert answer.code == 2 and "without features of training images" in answer.err
+    vit("predict", old, pictures, "--reject_novel").failed(2, "without features of training images")
 
 
 @pytest.mark.faults("A6")
@@ -94,8 +92,7 @@ def test_a_model_without_training_features_predicts_and_says_so(vit, old, pictur
 def test_damaged_training_features_are_refused(vit, digits_run, pictures, here, change):
     content = torch.load(digits_run.best, weights_only=True)
     torch.save({**content, NOVELTY_KEY: {**content[NOVELTY_KEY], **change}}, here / "changed.ckpt")
-    answer = vit("predict", "changed.ckpt", pictures)
-    assert answer.code == 4 and "damaged training features" in answer.err
+    vit("predict", "changed.ckpt", pictures).failed(4, "damaged training features")
 
 
 @pytest.mark.faults("A6")
@@ -103,8 +100,7 @@ def test_training_features_of_another_network_are_refused(vit, digits_run, pictu
     content = torch.load(digits_run.best, weights_only=True)
     others = content[NOVELTY_KEY]["features"][:, :-1].contiguous()
     torch.save({**content, NOVELTY_KEY: {**content[NOVELTY_KEY], "features": others}}, here / "changed.ckpt")
-    answer = vit("predict", "changed.ckpt", pictures)
-    assert answer.code == 4 and "do not fit its network" in answer.err
+    vit("predict", "changed.ckpt", pictures).failed(4, "do not fit its network")
 
 
 def test_a_result_and_its_page_count_test_images_that_are_unlike(digits_run):

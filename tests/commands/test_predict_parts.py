@@ -42,8 +42,7 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture
 def parts(vit, digits_run, pictures, here):
-    answer = vit("predict", digits_run.path, pictures, "--parts", "parts", *SIZE)
-    assert answer.code == 0, answer.err
+    vit("predict", digits_run.path, pictures, "--parts", "parts", *SIZE).ok()
     return here / "parts"
 
 
@@ -79,8 +78,7 @@ def test_a_list_keeps_its_order_and_its_doubles_and_names_of_any_bytes(vit, digi
     names = [pictures / "07.png", *(mixed / name for name in odd if "\n" not in name), pictures / "07.png"]
     (here / "list.txt").write_text("".join(f"{name}\n" for name in names), errors="surrogateescape")
     assert vit("predict", digits_run.path, "list.txt", "--parts", "parts", *SIZE).code == 0
-    answer = vit("predict", "--merge", "parts", "--output", "merged.csv")
-    assert answer.code == 0, answer.err
+    vit("predict", "--merge", "parts", "--output", "merged.csv").ok()
     assert [row["path"] for row in rows(here / "merged.csv")] == [
         str(name).encode("utf-8", "backslashreplace").decode() for name in names
     ]
@@ -141,8 +139,7 @@ def test_another_command_in_the_same_folder_is_refused(vit, digits_run, pictures
         (digits_run.path, pictures / "00.png", SIZE, f"IMAGES: {pictures}, and now {pictures / '00.png'}"),
         (other, pictures, SIZE, "MODEL (by its SHA-256)"),
     ):
-        answer = vit("predict", model, images, "--parts", parts, *options)
-        assert answer.code == 2 and words in answer.err and "was begun with another value of" in answer.err
+        vit("predict", model, images, "--parts", parts, *options).failed(2, words, "was begun with another value of")
     assert {path: path.read_bytes() for path in parts.iterdir()} == before
     (here / "mine").mkdir()
     (here / "mine" / "diary.txt").write_text("mine")
@@ -170,14 +167,11 @@ def test_images_that_have_changed_since_are_refused(vit, digits_run, pictures, h
     assert sorted(os.listdir("photos/parts"))[0] == "manifest.parquet" and len(os.listdir("photos/parts")) == 6
     before = {path: path.read_bytes() for path in (here / "photos" / "parts").iterdir()}
     Image.new("L", (8, 8)).save("photos/zz.png")
-    answer = vit(*command)
-    assert answer.code == 2 and "25 images now, 1 more than then; photos/zz.png is new" in answer.err, answer.err
-    assert "give another folder to --parts" in answer.err
+    vit(*command).failed(2, "25 images now, 1 more than then; photos/zz.png is new", "give another folder to --parts")
     (here / "photos" / "zz.png").rename(here / "photos" / "00.png")
     assert vit(*command).code == 0  # the same names
     (here / "photos" / "00.png").unlink()
-    answer = vit(*command)
-    assert answer.code == 2 and "23 images now, 1 fewer than then; image 1 was photos/00.png" in answer.err, answer.err
+    vit(*command).failed(2, "23 images now, 1 fewer than then; image 1 was photos/00.png")
     assert {path: path.read_bytes() for path in (here / "photos" / "parts").iterdir()} == before
 
 
@@ -188,10 +182,7 @@ def test_a_list_that_has_changed_since_is_refused(vit, digits_run, pictures, her
     command = ("predict", digits_run.path, "list.txt", "--parts", "parts", *SIZE)
     assert vit(*command).code == 0
     (here / "list.txt").write_text("".join([names[0], names[2], names[1]]))
-    answer = vit(*command)
-    assert answer.code == 2 and "3 images now, as then; image 2 was" in answer.err and "01.png" in answer.err, (
-        answer.err
-    )
+    vit(*command).failed(2, "3 images now, as then; image 2 was", "01.png")
     (here / "list.txt").write_text("".join(names) + "\n")
     assert vit(*command).code == 0
 
@@ -238,10 +229,8 @@ def test_what_is_not_one_row_for_each_image_is_named(vit, digits_run, pictures, 
 def test_a_damaged_manifest_and_a_folder_without_one_are_refused(vit, digits_run, pictures, parts, here):
     (parts / "manifest.parquet").write_text("text")
     for words in (("--merge", parts), (digits_run.path, pictures, "--parts", parts, *SIZE)):
-        answer = vit("predict", *words)
-        assert answer.code == 3 and "is not a manifest of 'vit predict --parts'" in answer.err
-    answer = vit("predict", "--merge", pictures)
-    assert answer.code == 3 and "is not a folder of 'vit predict --parts'" in answer.err
+        vit("predict", *words).failed(3, "is not a manifest of 'vit predict --parts'")
+    vit("predict", "--merge", pictures).failed(3, "is not a folder of 'vit predict --parts'")
 
 
 @pytest.mark.faults("L15")
@@ -254,8 +243,7 @@ def test_options_that_do_not_go_together(vit, digits_run, pictures, parts):
         ((digits_run.path,), "vit predict needs IMAGES"),
         ((), "vit predict needs MODEL and IMAGES"),
     ):
-        answer = vit("predict", *words)
-        assert answer.code == 2 and problem in answer.err
+        vit("predict", *words).failed(2, problem)
 
 
 def test_several_processes_need_parts(vit, digits_run, pictures, here, monkeypatch):

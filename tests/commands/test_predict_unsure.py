@@ -44,8 +44,7 @@ def test_images_below_the_threshold_have_no_label(vit, digits_run, digit_files, 
     every = rows(here / "all.csv")
     falling = sorted(float(row["probability"]) for row in every)
     middle = (falling[NUM_IMAGES // 2 - 1] + falling[NUM_IMAGES // 2]) / 2
-    answer = vit("predict", digits_run.path, folder, "--reject_below", middle, "--output", "sure.csv", "--gallery")
-    assert answer.code == 0
+    answer = vit("predict", digits_run.path, folder, "--reject_below", middle, "--output", "sure.csv", "--gallery").ok()
     for before, after in zip(every, rows(here / "sure.csv"), strict=True):
         is_sure = float(before["probability"]) >= middle
         assert after["status"] == ("ok" if is_sure else "unsure")
@@ -112,8 +111,7 @@ def test_the_set_of_an_image_does_not_depend_on_the_others(digits_run, digit_fil
 @pytest.mark.parametrize("option", ["--target_accuracy", "--coverage"])
 def test_without_validation_images_there_is_no_rule(vit, digits_run, digit_files, here, option):
     path = changed_checkpoint(digits_run, here / "bare.ckpt", lambda plain: plain.pop("validation_scores"))
-    answer = vit("predict", path, digit_files[0], option, 0.9)
-    assert answer.code == 2 and option in answer.err and "validation images" in answer.err
+    vit("predict", path, digit_files[0], option, 0.9).failed(2, option, "validation images")
     assert vit("predict", path, digit_files[0], "--reject_below", 0.5).code == 0
 
 
@@ -133,8 +131,7 @@ def test_without_validation_images_there_is_no_rule(vit, digits_run, digit_files
     ],
 )
 def test_what_cannot_be_promised(vit, digits_run, digit_files, here, words, fix):
-    answer = vit("predict", digits_run.path, digit_files[0], *words)
-    assert answer.code == 2 and fix in answer.err and "Traceback" not in answer.err
+    vit("predict", digits_run.path, digit_files[0], *words).failed(2, fix)
     assert not list(here.iterdir())
 
 
@@ -145,8 +142,7 @@ def test_damaged_scores_in_a_checkpoint_are_refused(vit, digits_run, digit_files
         plain["validation_scores"] = damage if isinstance(damage, str) else {**plain["validation_scores"], **damage}
 
     path = changed_checkpoint(digits_run, here / "damaged.ckpt", change)
-    answer = vit("predict", path, digit_files[0])
-    assert answer.code == 4 and "damaged.ckpt" in answer.err and "Traceback" not in answer.err
+    vit("predict", path, digit_files[0]).failed(4, "damaged.ckpt")
 
 
 @pytest.mark.faults("A4")
@@ -155,14 +151,12 @@ def test_a_class_name_that_would_read_as_two(vit, digits_run, digit_files, here)
         plain["classes"] = ["a|b", *plain["classes"][1:]]
 
     path = changed_checkpoint(digits_run, here / "renamed.ckpt", rename)
-    answer = vit("predict", path, digit_files[0], "--coverage", 0.7)
-    assert answer.code == 2 and "'a|b'" in answer.err and ".jsonl" in answer.err
+    vit("predict", path, digit_files[0], "--coverage", 0.7).failed(2, "'a|b'", ".jsonl")
     assert vit("predict", path, digit_files[0], "--coverage", 0.7, "--output", "rows.jsonl").code == 0
 
 
 def test_evaluate_measures_thresholds_and_sets_on_the_test_images(vit, digits_run, here):
-    answer = vit("evaluate", digits_run.path, "--output", "measured")
-    assert answer.code == 0, answer.err
+    answer = vit("evaluate", digits_run.path, "--output", "measured").ok()
     answers = json.loads((here / "measured" / "metrics.json").read_text())["answers"]
     assert {row["method"] for row in answers["sets"]} == {"lac", "aps", "class_conditional"}
     assert all(row["threshold"] is None for row in answers["thresholds"]), "about half of the answers are right"
@@ -246,8 +240,7 @@ def test_an_image_without_a_sure_class_has_the_sure_group_as_answer(vit, digits_
 
     table = "path,label\n" + "".join(f"{folder}/{n:03d}.png,{names[int(one)]}\n" for n, one in enumerate(labels))
     (here / "digits.csv").write_text(table)
-    answer = vit("evaluate", path, "digits.csv", "--output", "measured")
-    assert answer.code == 0 and "accuracy by level" in answer.out, answer.err
+    vit("evaluate", path, "digits.csv", "--output", "measured").ok("accuracy by level")
     (level,) = json.loads((here / "measured" / "metrics.json").read_text())["levels"]
     assert level["num_groups"] == 2 and level["accuracy"]["value"] > 0.5
     page = (here / "measured" / "report.html").read_text()

@@ -53,8 +53,7 @@ def same_end(run, other):
 def pretrained(vit, colors, tmp_path_factory):
     """(finished run on labeled images, its answer)."""
     out = tmp_path_factory.mktemp("pretrained")
-    answer = vit("pretrain", colors, *OPTIONS, "--out", out, drawn=True)
-    assert answer.code == 0, answer.err
+    answer = vit("pretrain", colors, *OPTIONS, "--out", out, drawn=True).ok()
     return run_folder(out), answer
 
 
@@ -78,8 +77,7 @@ def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit
     assert [row["step"] for row in rows if not row["lr"]] == ["0"]  # no step, and so no learning rate
     (command,) = re.findall(r"Next: vit (train .*)", answer.out)
     assert command == f"train {colors} --init_from {run}"
-    trained = vit(*command.split(), "--epochs", 1, "--wandb", "off", "--out", tmp_path)
-    assert trained.code == 0, trained.err
+    trained = vit(*command.split(), "--epochs", 1, "--wandb", "off", "--out", tmp_path).ok()
     assert "head.weight: the weights have no such head" in trained.out + trained.err
 
 
@@ -121,8 +119,7 @@ def _noting(opened):
 def test_a_pretraining_that_harms_says_so(vit, digits_run, tmp_path):
     """A learning rate that destroys the features: the next command compares them with those of before."""
     options = ("--init_from", digits_run.best, "--optim.lr", 0.3, "--optim.steps", 6, "--wandb", "off")
-    answer = vit("pretrain", "digits", *options, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("pretrain", "digits", *options, "--out", tmp_path).ok()
     assert "WARNING: the k-NN accuracy fell" in answer.err + answer.out
     assert f"vit probe digits --backbones {digits_run.best},{run_folder(tmp_path)}" in answer.out
 
@@ -182,8 +179,7 @@ def killed(folder, step, *words):
 @pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 6])
 def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, step):
     run = killed(tmp_path, step, colors, *OPTIONS)
-    answer = vit("pretrain", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("pretrain", "--resume", run).ok()
     assert same_end(run, pretrained[0])
 
 
@@ -193,8 +189,7 @@ def test_a_killed_masked_autoencoder_hides_the_same_patches_again(vit, colors, t
     words = (colors, *OPTIONS, "--method", "mae")
     assert vit("pretrain", *words, "--out", tmp_path / "whole").code == 0
     run = killed(tmp_path, 5, *words)
-    answer = vit("pretrain", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("pretrain", "--resume", run).ok()
     assert same_end(run, run_folder(tmp_path / "whole"))
 
 
@@ -245,8 +240,7 @@ def test_two_processes_learn_what_one_learns(colors, tmp_path):
 
 
 def test_pictures_without_labels_have_no_accuracy(vit, flat, tmp_path):
-    answer = vit("pretrain", flat, *OPTIONS, "--out", tmp_path, drawn=True)
-    assert answer.code == 0, answer.err
+    answer = vit("pretrain", flat, *OPTIONS, "--out", tmp_path, drawn=True).ok()
     run = run_folder(tmp_path)
     assert "without labels no accuracy shows the progress" in answer.out and "k-NN" not in answer.out + answer.err
     assert "val/knn_acc1" not in table(run)[0]
@@ -269,8 +263,7 @@ def test_the_page_can_be_written_again(vit, pretrained):
 
 @pytest.mark.faults("A13")
 def test_further_images_are_learned_from_without_copies_of_unseen_images(vit, colors, flat, tmp_path):
-    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--data.unlabeled", flat, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--data.unlabeled", flat, "--out", tmp_path).ok()
     rows = read_splits(run_folder(tmp_path) / "splits.csv")
     more = [row for row in rows["train"] if row.path.startswith(str(flat))]
     unseen = {row.content_hash for row in rows["validation"]}
@@ -303,8 +296,7 @@ def test_a_pretraining_has_no_answers(vit, pretrained, colors, here, tmp_path_fa
     for model in (run, run / "checkpoints" / "last.ckpt"):
         if command == "compare" and model != run:
             continue
-        answer = vit(command, model, *words)
-        assert answer.code == 2 and "is of a pretraining: its network has no classes" in answer.err
+        answer = vit(command, model, *words).failed(2, "is of a pretraining: its network has no classes")
         assert f"vit train DATA --init_from {model}" in answer.err and not list(here.iterdir())
 
 
@@ -346,10 +338,8 @@ def test_a_run_of_the_other_kind_is_not_resumed(vit, colors, tmp_path, monkeypat
         patch.setattr(train_progress.TrainProgress, "step", die)
         assert vit("pretrain", colors, *OPTIONS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
-    answer = vit("train", "--resume", run)
-    assert answer.code == 2 and f"is of a pretraining; give 'vit pretrain --resume {run}'" in answer.err
-    answer = vit("evaluate", run)
-    assert answer.code == 2 and "its network has no classes" in answer.err
+    vit("train", "--resume", run).failed(2, f"is of a pretraining; give 'vit pretrain --resume {run}'")
+    vit("evaluate", run).failed(2, "its network has no classes")
 
 
 @pytest.mark.parametrize("config", ["pretrain_mae", "pretrain_diet", "pretrain_mae_further", "pretrain_diet_further"])

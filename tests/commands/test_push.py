@@ -39,9 +39,7 @@ def commits(hub):
 
 @pytest.mark.faults("X18")
 def test_a_pushed_model_comes_back_bit_for_bit(vit, digits_run, hub):
-    answer = vit("push", digits_run.path, f"hf:{NAME}")
-    assert answer.code == 0, answer.err
-    assert f"hf:{NAME}: 4 files" in answer.out and "model.safetensors" in answer.out
+    answer = vit("push", digits_run.path, f"hf:{NAME}").ok(f"hf:{NAME}: 4 files", "model.safetensors")
     assert "private" in answer.err and hub.private[NAME] is True
     assert len(commits(hub)) == 1, "one commit with all files"
     assert sorted(hub.files[NAME]) == [
@@ -52,8 +50,7 @@ def test_a_pushed_model_comes_back_bit_for_bit(vit, digits_run, hub):
     everything = b"".join(hub.files[NAME].values())
     assert os.fsencode(digits_run.path) not in everything and os.fsencode(Path.cwd()) not in everything
     assert answer.out.strip().splitlines()[-1] == f"Next: vit convert hf:{NAME} --output digits-vit.ckpt"
-    again = vit("convert", f"hf:{NAME}", "--output", "again.ckpt")
-    assert again.code == 0, again.err
+    vit("convert", f"hf:{NAME}", "--output", "again.ckpt").ok()
 
     (network, description), (theirs, told) = load(digits_run.best), load(Path("again.ckpt"))
     assert told.class_names == description.class_names
@@ -76,21 +73,16 @@ def test_transformers_load_what_was_pushed(vit, digits_run, hub):
 @pytest.mark.slow
 def test_a_second_push_has_nothing_to_do(vit, digits_run, hub):
     for _ in range(2):
-        answer = vit("push", digits_run.path, f"hf:{NAME}", "--public")
-        assert answer.code == 0, answer.err
+        answer = vit("push", digits_run.path, f"hf:{NAME}", "--public").ok()
     assert "holds these files already" in answer.out and len(commits(hub)) == 1 and hub.private[NAME] is False
 
 
 @pytest.mark.faults("X19")
 def test_other_content_is_replaced_only_where_that_is_asked_for(vit, digits_run, hub):
     hub.files[NAME], hub.private[NAME], hub.commits[NAME] = {"notes.txt": b"mine"}, False, 3
-    refused = vit("push", digits_run.path, f"hf:{NAME}")
-    assert (
-        refused.code == 2 and "exists and holds other content: notes.txt" in refused.err and "--replace" in refused.err
-    )
+    vit("push", digits_run.path, f"hf:{NAME}").failed(2, "exists and holds other content: notes.txt", "--replace")
     assert hub.files[NAME] == {"notes.txt": b"mine"} and not commits(hub)
-    answer = vit("push", digits_run.path, f"hf:{NAME}", "--replace")
-    assert answer.code == 0, answer.err
+    answer = vit("push", digits_run.path, f"hf:{NAME}", "--replace").ok()
     assert "visible to everyone" in answer.err and "notes.txt" not in hub.files[NAME] and len(commits(hub)) == 1
 
 
@@ -119,8 +111,7 @@ def test_refused_tokens(vit, digits_run, hub, monkeypatch, token, target, code, 
 )
 def test_a_cut_connection_leaves_no_half_of_a_model(vit, digits_run, hub, place):
     hub.cuts, hub.cut_at = 50, place
-    answer = vit("push", digits_run.path, f"hf:{NAME}")
-    assert answer.code == 7 and "push again" in answer.err, answer.err
+    vit("push", digits_run.path, f"hf:{NAME}").failed(7, "push again")
     assert set(hub.files.get(NAME, {})) <= {".gitattributes"}
     hub.cuts = 0
     assert vit("push", digits_run.path, f"hf:{NAME}").code == 0
@@ -135,16 +126,14 @@ def test_another_upload_meanwhile_is_not_overwritten(vit, digits_run, hub):
 
     hub.files[NAME], hub.private[NAME], hub.commits[NAME] = {"notes.txt": b"mine"}, True, 1
     hub.changed = other
-    answer = vit("push", digits_run.path, f"hf:{NAME}", "--replace")
-    assert answer.code == 7 and "changed by another upload" in answer.err
+    vit("push", digits_run.path, f"hf:{NAME}", "--replace").failed(7, "changed by another upload")
     assert hub.files[NAME] == {"notes.txt": b"theirs"}
 
 
 def test_a_hub_that_loses_a_file_is_noticed(vit, digits_run, hub, monkeypatch):
     lost = SimpleNamespace(mismatches=[], missing_paths=[], extra_paths=["config.json"])  # a file that is only here
     monkeypatch.setattr(HfApi, "verify_repo_checksums", lambda *_, **__: lost)
-    answer = vit("push", digits_run.path, f"hf:{NAME}")
-    assert answer.code == 7 and "does not hold what was uploaded" in answer.err
+    vit("push", digits_run.path, f"hf:{NAME}").failed(7, "does not hold what was uploaded")
 
 
 def test_a_dry_run_shows_files_and_asks_nobody(vit, digits_run, hub):
@@ -168,8 +157,7 @@ def test_the_advice_to_read_the_card_works(vit, digits_run, format, card):
     (line,) = (line for line in answer.out.splitlines() if line.startswith("the card names"))
     words = shlex.split(line.partition("vit export ")[2])
     where = () if "--card" in words else ("--output", "digits")
-    made = vit("export", *words, *where)
-    assert made.code == 0, made.err
+    vit("export", *words, *where).ok()
     assert "10 classes" in Path(card).read_text() and Path(card).name in line
 
 
@@ -186,11 +174,9 @@ def test_after_a_dry_run_the_same_is_pushed(vit, digits_run, hub):
 @pytest.mark.faults("X23")
 @pytest.mark.parametrize("target", ["digits", "hf:digits", "hf:../x", "hf:a/b/c", "hf:me/x.git", "timm:me/x"])
 def test_targets_that_are_no_model_of_the_hub(vit, digits_run, target):
-    answer = vit("push", digits_run.path, target)
-    assert answer.code == 2 and "hf:OWNER/NAME" in answer.err
+    vit("push", digits_run.path, target).failed(2, "hf:OWNER/NAME")
 
 
 def test_without_a_connection_by_choice(vit, digits_run, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    answer = vit("push", digits_run.path, f"hf:{NAME}")
-    assert answer.code == 2 and "HF_HUB_OFFLINE is set" in answer.err
+    vit("push", digits_run.path, f"hf:{NAME}").failed(2, "HF_HUB_OFFLINE is set")

@@ -96,9 +96,7 @@ def same_end(run, other):
 
 
 def resumed(vit, run):
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
-    return answer
+    return vit("train", "--resume", run).ok()
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +107,7 @@ def whole(vit, colors, tmp_path_factory):
     def train_once(options):
         if options not in made:
             out = tmp_path_factory.mktemp("whole")
-            answer = vit("train", colors, *options, "--out", out)
-            assert answer.code == 0, answer.err
+            vit("train", colors, *options, "--out", out).ok()
             made[options] = run_folder(out)
         return made[options]
 
@@ -149,8 +146,7 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
     assert answer.code == 1 and "killed" in answer.err
     run = run_folder(tmp_path)
     assert not (run / "result.json").exists()
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     assert run_folder(tmp_path) == run  # no second folder
     assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
     assert differences(checkpoint(run, "best"), checkpoint(uninterrupted, "best")) == []
@@ -294,8 +290,7 @@ def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path, monkeypatch
     run = run_folder(tmp_path)
     for name in ("last", "previous"):
         (run / "checkpoints" / f"{name}.ckpt").write_bytes(b"PK")
-    answer = vit("train", "--resume", run)
-    assert answer.code == 4 and "last.ckpt" in answer.err and "previous.ckpt" in answer.err
+    answer = vit("train", "--resume", run).failed(4, "last.ckpt", "previous.ckpt")
     assert answer.err.count("vit: error[4]") == 1
 
 
@@ -425,8 +420,7 @@ def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path,
         patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
         assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
-    answer = vit("train", "--resume", run, *changed, "--checkpoint_every", "1h")
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run, *changed, "--checkpoint_every", "1h").ok()
     assert same_end(run, whole(options))
 
 
@@ -436,8 +430,7 @@ def test_an_end_before_the_first_checkpoint_says_start_again(vit, colors, tmp_pa
         patch.setattr(ImageDataModule, "train_dataloader", lambda _: os.kill(os.getpid(), number))
         answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     assert answer.code == 128 + number and "start it again" in answer.err
-    answer = vit("train", "--resume", run_folder(tmp_path))
-    assert answer.code == 2 and "start it again as a new run" in answer.err
+    vit("train", "--resume", run_folder(tmp_path)).failed(2, "start it again as a new run")
 
 
 @pytest.fixture(scope="module")
@@ -470,8 +463,7 @@ def test_options_that_are_the_run_s_are_accepted(vit, colors, uninterrupted, unf
     run = tmp_path / "run"
     shutil.copytree(unfinished, run)
     options = ("--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 4, "--optim.batch_size", 8)
-    answer = vit("train", colors, "--resume", run, *options)
-    assert answer.code == 0, answer.err
+    vit("train", colors, "--resume", run, *options).ok()
     assert same_end(run, uninterrupted)
 
 
@@ -508,8 +500,7 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tm
     process = popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout.readline() == "held\n"
-        answer = vit("train", "--resume", run)
-        assert answer.code == 7 and "another process" in answer.err
+        vit("train", "--resume", run).failed(7, "another process")
         with monkeypatch.context() as patch:
             patch.setattr(train_progress.TrainProgress, "step", at_step(1, die))
             assert "starting a new run" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
@@ -530,13 +521,11 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
         )
     run = run_folder(tmp_path / "runs")
     (data / "light" / "11.png").rename(data / "light" / "12.png")
-    answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "changed, or in another class, split or group: 1;" in answer.err
+    vit("train", "--resume", run).failed(3, "changed, or in another class, split or group: 1;")
     (data / "light" / "12.png").rename(data / "light" / "11.png")
     original = (data / "light" / "11.png").read_bytes()
     (data / "light" / "11.png").write_bytes((data / "dark" / "11.png").read_bytes())
-    answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "changed, or in another class, split or group: 1;" in answer.err
+    vit("train", "--resume", run).failed(3, "changed, or in another class, split or group: 1;")
     (data / "light" / "11.png").write_bytes(original)
     assert vit("train", "--resume", run).code == 0
 
@@ -592,8 +581,7 @@ def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colors
     assert finished == (moment == "after") == (process.returncode == 0), said  # nothing is written after it
     if not finished:
         for command in (("compare", run, "elsewhere"), ("report", run)):
-            answer = vit(*command)
-            assert answer.code == 2 and f"'vit train --resume {run}'" in answer.err
+            vit(*command).failed(2, f"'vit train --resume {run}'")
         assert vit("train", "--resume", run).code == 0
     names = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert {"result.json", "report.html", "test_classes.json", "predictions/test.csv", "figures/curves.png"} <= names

@@ -69,8 +69,7 @@ def test_an_accuracy_on_images_that_the_network_knew_is_a_warning(vit, folder, h
 
 
 def test_all_runs_newest_first(vit, folder):
-    answer = vit("runs")
-    assert answer.code == 0, answer.err
+    answer = vit("runs").ok()
     assert shown(answer) == [f"2026-01-0{day}" for day in (6, 5, 4, 3, 2, 1)]
     assert "95.00 % (90.00 to 100.00)" in answer.out and "stopped" in answer.out and "damaged" in answer.out
     assert answer.err.count("WARNING") == 1 and "20260106-120000 is damaged" in answer.err
@@ -166,18 +165,14 @@ def test_a_stopped_run_is_finished_if_it_has_a_checkpoint(vit, folder):
 
 
 def test_a_study_says_how_to_see_its_runs(vit, folder):
-    answer = vit("runs", folder / "study")
-    assert answer.code == 2 and f"list their runs: vit runs {folder / 'study' / 'cells'}" in answer.err
+    answer = vit("runs", folder / "study").failed(2, f"list their runs: vit runs {folder / 'study' / 'cells'}")
     assert f"vit report {folder / 'study'}" in answer.err and "vit train DATA" not in answer.err
-    answer = vit("runs", folder / "study" / "cells")
-    assert answer.code == 0 and "stopped" in answer.out
+    vit("runs", folder / "study" / "cells").ok("stopped")
 
 
 def test_no_folder_and_no_run(vit, folder):
-    answer = vit("runs", "nowhere")
-    assert answer.code == 2 and "there is no folder nowhere" in answer.err
-    answer = vit("runs", "--only", "horses")
-    assert answer.code == 2 and "has no run with the words 'horses'" in answer.err
+    vit("runs", "nowhere").failed(2, "there is no folder nowhere")
+    vit("runs", "--only", "horses").failed(2, "has no run with the words 'horses'")
 
 
 @pytest.mark.slow

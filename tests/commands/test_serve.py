@@ -193,11 +193,9 @@ def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run
 def test_a_taken_port_and_a_missing_library(vit, digits_run, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        answer = vit("serve", digits_run.path, "--port", port)
-        assert answer.code == 7 and f"cannot listen on 127.0.0.1, port {port}" in answer.err and "--port" in answer.err
+        vit("serve", digits_run.path, "--port", port).failed(7, f"cannot listen on 127.0.0.1, port {port}", "--port")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    answer = vit("serve", digits_run.path)
-    assert answer.code == 2 and "[serve]" in answer.err
+    vit("serve", digits_run.path).failed(2, "[serve]")
 
 
 def hostile(side=7990):

@@ -79,8 +79,7 @@ def dict_of(plain):
 
 
 def test_evaluate_measures_what_the_training_measured(vit, labels_run, here):
-    answer = vit("evaluate", labels_run.path, "--output", "measured")
-    assert answer.code == 0, answer.err
+    answer = vit("evaluate", labels_run.path, "--output", "measured").ok()
     found = json.loads((here / "measured" / "metrics.json").read_text())
     trained = json.loads((labels_run.path / "result.json").read_text())
     for name, metric in found["metrics"].items():
@@ -98,8 +97,7 @@ def test_evaluate_measures_what_the_training_measured(vit, labels_run, here):
 def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, here):
     lines = ["path,top,left", *(f"{labels_csv.parent / f'{n:02}.png'},{n % 2},{n % 3 == 0:d}" for n in range(12))]
     (here / "other.csv").write_text("\n".join(lines))
-    answer = vit("evaluate", labels_run.path, "other.csv", "--include_seen", "--output", "measured")
-    assert answer.code == 0, answer.err
+    answer = vit("evaluate", labels_run.path, "other.csv", "--include_seen", "--output", "measured").ok()
     assert "other has no labels bright: their predictions are not measured" in answer.err
     found = {row["label"]: row for row in json.loads((here / "measured" / "metrics.json").read_text())["per_label"]}
     assert (found["top"]["positives"], found["left"]["positives"], found["bright"]["images"]) == (6, 4, 0)
@@ -122,8 +120,7 @@ def test_a_label_that_lists_never_name_is_absent_so_that_false_alarms_count(vit,
     (here / "none.csv").write_text("\n".join(["path,labels", *(f"{path}," for path in paths)]))
     found = {}
     for name in ("lists", "columns", "none"):
-        answer = vit("evaluate", labels_run.path, f"{name}.csv", "--include_seen", "--output", name)
-        assert answer.code == 0, answer.err
+        answer = vit("evaluate", labels_run.path, f"{name}.csv", "--include_seen", "--output", name).ok()
         found[name] = json.loads((here / name / "metrics.json").read_text())
         assert ("they count as absent from all images" in answer.err) == (name != "columns"), answer.err
         words = (
@@ -142,15 +139,13 @@ def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here
     rules = python.load(labels_run.path).multilabel
     shutil.copy(labels_run.path / "checkpoints" / "best.ckpt", here / "two.ckpt")
     store_calibration(here / "two.ckpt", rules=replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
-    answer = vit("evaluate", "two.ckpt", labels_csv, "--output", "measured")
-    assert answer.code == 0, answer.err
+    answer = vit("evaluate", "two.ckpt", labels_csv, "--output", "measured").ok()
     assert answer.out.count("never") == 2 and "2.000" not in answer.out and "0.250" in answer.out
     page = Page((here / "measured" / "report.html").read_text())
     assert page.text.count("never") == 3 and "2.000" not in page.html, page.text
     assert 'No image gets a label with the threshold "never"' in page.text
     assert "never" not in Page((labels_run.path / "report.html").read_text()).text
-    answer = vit("convert", "two.ckpt", "--output", "a.ckpt")
-    assert answer.code == 0 and "thresholds of 0.250 to 0.250" in answer.out
+    vit("convert", "two.ckpt", "--output", "a.ckpt").ok("thresholds of 0.250 to 0.250")
     (found,) = json.loads((here / "measured" / "metrics.json").read_text())["per_label"][:1]
     assert found["threshold"] == NEVER  # a number, as in older files
 
@@ -211,8 +206,7 @@ def test_rules_for_one_class_are_refused_for_several_labels(vit, labels_run, lab
     image, copy = labels_csv.parent / "00.png", here / "another"
     if "{copy}" in line:
         shutil.copytree(labels_run.path, copy)
-    answer = vit(*shlex.split(line.format(run=labels_run.path, image=image, data=labels_csv, copy=copy)))
-    assert answer.code == 2 and word in answer.err, answer.err
+    vit(*shlex.split(line.format(run=labels_run.path, image=image, data=labels_csv, copy=copy))).failed(2, word)
 
 
 @pytest.mark.faults("A9")

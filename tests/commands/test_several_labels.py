@@ -139,8 +139,7 @@ def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, mon
     before = checkpoint(run)["state_dict"]
     whole = checkpoint(labels_run.path)["state_dict"]
     assert any(not torch.equal(value, before[name]) for name, value in whole.items())
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     assert same_end(run, labels_run.path)
 
 
@@ -148,16 +147,14 @@ def test_a_run_that_was_killed_after_its_calibration_ends_the_same(vit, labels_r
     run = shutil.copytree(labels_run.path, tmp_path / "run")
     (run / "result.json").unlink()
     store_calibration(run / "checkpoints" / "best.ckpt", rules=LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     before, after = (RunResult.read(folder / "result.json") for folder in (labels_run.path, run))
     assert after.multilabel == before.multilabel and after.metrics == before.metrics
 
 
 def test_a_linear_probe_fits_every_label(vit, labels_csv, labels_run, tmp_path):
-    answer = vit("train", labels_csv, "--init_from", labels_run.best, "--freeze", "backbone", "--out", tmp_path,
-                 "--data.num_workers", 0, "--wandb", "off", "--optim.best_metric", "micro_f1")  # fmt: skip
-    assert answer.code == 0, answer.err
+    vit("train", labels_csv, "--init_from", labels_run.best, "--freeze", "backbone", "--out", tmp_path,
+                 "--data.num_workers", 0, "--wandb", "off", "--optim.best_metric", "micro_f1").ok()  # fmt: skip
     result = RunResult.read(run_folder(tmp_path) / "result.json")
     assert result.multilabel is not None and result.metrics["map"]["value"] > 0.6  # bright and left are easily seen
     assert not (run_folder(tmp_path) / "checkpoints" / "last.ckpt").exists()
@@ -169,8 +166,7 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
         "study", labels_csv, "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean",
         "--set", "model.network.depth=1", "--set", "model.preprocess.image_size=8", "--set", "data.num_workers=0",
         "--sizes", "20,40", "--seeds", 2, "--budget", "steps:4", "--jobs", 1, "--wandb", "off", "--out", tmp_path,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+    ).ok()  # fmt: skip
     assert "all its known labels" in answer.out and "exact match" in answer.err, answer.err
     study = tmp_path / "tints"
     assert answer.out.splitlines()[-1].startswith(f"Next: vit report {study} --target")
@@ -188,8 +184,7 @@ def test_a_study_by_time_has_one_test_part_for_several_labels(vit, labels_csv, t
     answer = vit(
         "study", labels_csv, "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean",
         "--set", "model.preprocess.image_size=8", "--time", "60s", "--dry_run", "--out", tmp_path,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+    ).ok()  # fmt: skip
     assert "18 test" in answer.out and "folds" not in answer.out
 
 
@@ -215,8 +210,7 @@ def test_options_of_one_class_for_an_image_are_refused(vit, labels_csv, tmp_path
     [("--optim.best_metric", "map"), ("--optim.multilabel_loss", "asymmetric"), ("--optim.min_precision", "0.9")],
 )
 def test_options_of_several_labels_are_refused_for_classes(vit, colors, tmp_path, options):
-    answer = vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path)
-    assert answer.code == 2 and options[0] in answer.err and "one class" in answer.err, answer.err
+    vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path).failed(2, options[0], "one class")
 
 
 def test_merged_parts_are_evaluated_with_a_table_of_labels(vit, labels_run, labels_csv, here):

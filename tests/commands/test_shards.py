@@ -30,18 +30,15 @@ def shards(tmp_path_factory, colors, vit):
 
 def test_train_evaluate_predict_and_check(vit, shards, colors, here):
     """A run on shards is the run on their files: the same order of splits, the same names and hashes."""
-    answer = vit("train", shards, *TINY, "--epochs", 2, "--batch_size", 8, "--wandb", "off", "--out", "runs")
-    assert answer.code == 0, answer.err
+    vit("train", shards, *TINY, "--epochs", 2, "--batch_size", 8, "--wandb", "off", "--out", "runs").ok()
     run = run_folder(here / "runs")
     listed = rows(run / "splits.csv")
     assert {row["path"] for row in listed} == {f"{name}/{i:02}" for name in ("blue", "green", "red") for i in range(14)}
     assert all(row["content"] for row in listed)
-    answer = vit("evaluate", run)
-    assert answer.code == 0, answer.err
+    vit("evaluate", run).ok()
     answer = vit("evaluate", run, colors)  # recognized by content
     assert answer.code == 0 and "left out" in answer.err, answer.err
-    answer = vit("predict", run, shards, "--output", "p.csv", "--gallery")
-    assert answer.code == 0, answer.err
+    vit("predict", run, shards, "--output", "p.csv", "--gallery").ok()
     by_key = {row["path"]: row["probability"] for row in rows(here / "p.csv")}
     assert vit("predict", run, colors, "--recursive", "--output", "q.csv").code == 0
     by_file = {Path(row["path"]).relative_to(colors).with_suffix(""): row for row in rows(here / "q.csv")}
@@ -57,33 +54,28 @@ def test_data_check_lists_images_that_changed(vit, shards, here):
     copy = shutil.copytree(shards, here / "copy")
     first = copy / "train-000000.tar"
     first.write_bytes(bytes(byte ^ 1 for byte in first.read_bytes()))
-    answer = vit("data", "check", copy)
-    assert answer.code == 5
+    vit("data", "check", copy).failed(5)
     assert any("another sha256" in row["detail"] for row in rows(here / "data_check.csv"))
 
 
 def test_an_index_of_the_same_shards(vit, shards, here):
     copy = shutil.copytree(shards, here / "copy")
     (copy / "index.parquet").unlink()
-    answer = vit("data", "index", copy)
-    assert answer.code == 0 and "3 classes from .cls" in answer.out, answer.err
+    answer = vit("data", "index", copy).ok("3 classes from .cls")
     assert "(42 train)" in answer.out and (copy / "index.parquet").is_file()
-    answer = vit("data", "index", copy / "nothing")
-    assert answer.code == 3 and "is not a folder" in answer.err
+    vit("data", "index", copy / "nothing").failed(3, "is not a folder")
     (here / "empty").mkdir()
     assert "has no .tar files" in vit("data", "index", "empty").err
-    answer = vit("data", "index", copy, "--output", "empty/index.parquet")
-    assert answer.code == 2 and "is not a .parquet file in" in answer.err
+    vit("data", "index", copy, "--output", "empty/index.parquet").failed(2, "is not a .parquet file in")
 
 
 @pytest.mark.faults("S10")
 def test_nothing_is_overwritten(vit, shards, colors, here):
     (here / "mine").mkdir()
-    answer = vit("data", "pack", colors, "mine")
-    assert answer.code == 2 and "OUT mine exists" in answer.err
+    vit("data", "pack", colors, "mine").failed(2, "OUT mine exists")
     before = (shards / "index.parquet").read_bytes()
-    answer = vit("data", "index", shards)
-    assert answer.code == 2 and f"index.parquet exists; 'vit train {shards}/index.parquet' reads it" in answer.err
+    said = f"index.parquet exists; 'vit train {shards}/index.parquet' reads it"
+    vit("data", "index", shards).failed(2, said)
     assert (shards / "index.parquet").read_bytes() == before
 
 

@@ -41,8 +41,7 @@ def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos,
     places = {row["sorted_to"] for row in rows(here / "predictions-sorted.csv")}
     assert places == {f"sorted/{name}" for name in files_below(here / "sorted")}
     assert files_below(photos) == before and not (here / "sorted-unsure").exists()
-    again = vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted")
-    assert again.code == 2 and "sorted exists already" in again.err
+    vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted").failed(2, "sorted exists already")
 
 
 def test_labels_that_are_predictions_are_warned_of_until_somebody_corrects_them(vit, digits_run, photos, here):
@@ -68,8 +67,7 @@ def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, h
     assert shown.code == 0 and "nothing was moved: 3 files would be; --yes moves them" in shown.err
     assert files_below(photos) == before and not (here / "sorted").exists()
     (photos / "link.png").symlink_to(photos / "new" / "a b.png")  # its file stays whole
-    moved = vit(*command, "--yes")
-    assert moved.code == 0 and "4 files moved" in moved.out
+    vit(*command, "--yes").ok("4 files moved")
     assert files_below(photos) == ["new/cut.png"] and len(files_below(here / "sorted")) == 4
     assert not any(path.is_symlink() or path.stat().st_size < 50 for path in (here / "sorted").rglob("*.png"))
 
@@ -79,8 +77,7 @@ def test_a_file_that_several_paths_lead_to_moves_once_and_a_link_with_its_pictur
     (photos / "z.png").symlink_to(Path("new", "=1+1.png"))
     (photos / "same").symlink_to("old")
     command = ("--recursive", "--sort_into", "sorted", "--sort_by", "move", "--yes")
-    answer = vit("predict", digits_run.path, photos, photos / "same", "photos/new", *command)
-    assert answer.code == 0 and "4 files moved" in answer.out, answer.err
+    vit("predict", digits_run.path, photos, photos / "same", "photos/new", *command).ok("4 files moved")
     (label,) = {path.name for path in (here / "sorted").iterdir() if path.is_dir()}
     assert files_below(here / "sorted") == [f"{label}/{name}" for name in ("=1+1.png", "a b-2.png", "a b.png", "z.png")]
     assert not any(path.is_symlink() for path in (here / "sorted").rglob("*.png"))
@@ -94,8 +91,7 @@ def test_a_place_that_is_taken_meanwhile_is_not_overwritten(vit, digits_run, pho
         (self / "a b.png").write_text("mine")
 
     monkeypatch.setattr(Path, "mkdir", taken)
-    answer = vit("predict", digits_run.path, photos / "old", "--sort_into", "sorted")
-    assert answer.code == 7 and "0 of 1 files are there" in answer.err
+    vit("predict", digits_run.path, photos / "old", "--sort_into", "sorted").failed(7, "0 of 1 files are there")
     assert {path.read_text() for path in (here / "sorted").rglob("*.png")} == {"mine"}
 
 
@@ -108,8 +104,7 @@ def test_a_place_that_is_taken_meanwhile_is_not_overwritten(vit, digits_run, pho
     ],
 )
 def test_options_that_contradict_each_other(vit, digits_run, photos, options, problem):
-    answer = vit("predict", digits_run.path, photos, *options)
-    assert answer.code == 2 and problem in answer.err
+    vit("predict", digits_run.path, photos, *options).failed(2, problem)
 
 
 @pytest.mark.parametrize("name", ["../..", "..", "a/b", "", "a\\b"])

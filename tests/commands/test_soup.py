@@ -26,15 +26,13 @@ def runs(vit, colors, tmp_path_factory):
     first = run_folder(out / "first")
     found = []
     for seed in (1, 2, 3):
-        answer = vit("train", colors, "--init_from", first, *OPTIONS, "--seed", seed, "--out", out / str(seed))
-        assert answer.code == 0, answer.err
+        vit("train", colors, "--init_from", first, *OPTIONS, "--seed", seed, "--out", out / str(seed)).ok()
         found.append(run_folder(out / str(seed)))
     return first, found
 
 
 def test_a_soup_is_the_mean_of_the_runs_that_it_names(vit, runs, colors, tmp_path):
-    answer = vit("soup", *runs[1], "--output", tmp_path / "soup.ckpt")
-    assert answer.code == 0, answer.err
+    answer = vit("soup", *runs[1], "--output", tmp_path / "soup.ckpt").ok()
     network, description = load(tmp_path / "soup.ckpt")
     above = os.path.commonpath(runs[1])
     used = [run for run in runs[1] if os.path.relpath(run, above) in description.made_of]
@@ -68,8 +66,7 @@ def test_a_run_that_lowers_the_accuracy_stays_out(vit, runs, tmp_path):
     content["state_dict"] = {name: 50 * torch.randn_like(value) for name, value in content["state_dict"].items()}
     content[KEY]["network"]["pool"] = "cls"  # a default that is written out: before, the networks were said to differ
     torch.save(content, file)
-    answer = vit("soup", runs[1][0], spoiled, "--output", tmp_path / "soup.ckpt")
-    assert answer.code == 0, answer.err
+    answer = vit("soup", runs[1][0], spoiled, "--output", tmp_path / "soup.ckpt").ok()
     row = next(line for line in answer.out.splitlines() if line.startswith(str(spoiled)))
     assert row.split()[-1] == "no" and "the soup is that run alone" in answer.err
 
@@ -82,8 +79,7 @@ def test_runs_whose_average_means_nothing_are_refused(vit, runs, colors, digits_
         ((found[0], found[0]), "is given twice"),
         ((found[0], digits_run.path), "an average of such weights means nothing"),
     ):
-        answer = vit("soup", *others, "--output", tmp_path / "soup.ckpt")
-        assert answer.code == 2 and words in answer.err, answer.err
+        vit("soup", *others, "--output", tmp_path / "soup.ckpt").failed(2, words)
     assert not (tmp_path / "soup.ckpt").exists()
     answer = vit("train", colors, "--init_from", first, *OPTIONS, "--data.split_seed", 3, "--out", tmp_path)
     other = vit("soup", found[0], run_folder(tmp_path), "--output", tmp_path / "soup.ckpt")

@@ -72,8 +72,7 @@ def rows(study: Path):
 def whole(vit, given, tmp_path_factory):
     """A finished study of two networks, two sizes and two seeds; tests only read it."""
     out = tmp_path_factory.mktemp("studies")
-    answer = vit(*given.line, "--out", out)
-    assert answer.code == 0, answer.err
+    answer = vit(*given.line, "--out", out).ok()
     return out / given.name, answer
 
 
@@ -153,8 +152,7 @@ def test_another_study_never_takes_the_place_of_a_report(vit, whole, given, tmp_
     study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
-    answer = vit(*given.line, *other, "--out", tmp_path)
-    assert answer.code == 2 and "holds another study" in answer.err and "--name" in answer.err
+    vit(*given.line, *other, "--out", tmp_path).failed(2, "holds another study", "--name")
     assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
 
 
@@ -192,8 +190,7 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     victim.mkdir()
     (victim / "checkpoints").write_text("in the way")  # no checkpoint can be written here
     answer = vit(*given.line, "--out", tmp_path)
-    assert answer.code == 5
-    assert "FAILED" in answer.err and "log.txt" in answer.err
+    assert answer.code == 5 and "FAILED" in answer.err and "log.txt" in answer.err
     assert len(rows(study)) == 7
     _, protocol, failed = collect(study)
     assert len(failed) == 1 and failed[0].error and "1 failed" in protocol["cells"]
@@ -207,8 +204,7 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
 @pytest.mark.slow
 def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
     tuned = ("--tune", "optim.lr=x0.000001,x0.000002,x1", "--sizes", given.sizes[1], "--budget", "steps:20")
-    answer = vit(*given.line, *tuned, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit(*given.line, *tuned, "--out", tmp_path).ok()
     results, protocol, _ = collect(tmp_path / given.name)
     assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
     folders = [path.parent.name for path in (tmp_path / given.name).rglob("result.json")]
@@ -219,8 +215,7 @@ def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, giv
     assert "12/12  pool=" in answer.err
     rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-1e-09-*/result.json"))
     rejected.unlink()  # as if another machine were still trying values of this network
-    answer = vit("report", tmp_path / given.name)
-    assert answer.code == 0, answer.err
+    vit("report", tmp_path / given.name).ok()
     results, protocol, _ = collect(tmp_path / given.name)
     assert len(results) == 3 and protocol["cells"] == "3 of 4 finished, 0 failed"
 
@@ -255,8 +250,7 @@ def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
     found = []
     for cache in ("none", "memory"):
         words = (*NANO, *GRID, *FILES, *WORKER, *crops, *length, "--set", f"data.cache={cache}")
-        answer = vit("study", given.data, *words, "--out", tmp_path / cache)
-        assert answer.code == 0, answer.err
+        vit("study", given.data, *words, "--out", tmp_path / cache).ok()
         found.append(rows(tmp_path / cache / given.name))
     assert found[0] == found[1]
 
@@ -274,8 +268,7 @@ def test_cells_of_replaced_images_are_run_again(vit, given, tmp_path):
     answer = vit(*line, "--dry_run")
     assert answer.code == 0 and "2 of 2 cells are done already" in answer.out, answer.err  # the same images, moved
     shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
-    answer = vit(*line, "--dry_run")
-    assert answer.code == 2 and "2 of its finished cells would be missing in" in answer.err
+    vit(*line, "--dry_run").failed(2, "2 of its finished cells would be missing in")
 
 
 @on_files
@@ -284,8 +277,7 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
     data = draw_classes(tmp_path / "data" / given.name, ("blue", "green"), 20)
     draw_classes(data, ("red",), rarest)
     line = ("study", data, *NANO[2:], *FILES, "--sizes", "20", "--seeds", "1", "--budget", "steps:1")
-    answer = vit(*line, "--wandb", "off", "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit(*line, "--wandb", "off", "--out", tmp_path).ok()
     study = tmp_path / given.name
     assert "stratified, seed 0" in answer.out  # how test images were cut
     assert f"Next: vit predict {study}/cells/vit_nano_patch2_8/" in answer.out  # there is nothing to compare it with
@@ -344,8 +336,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
     ],
 )
 def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said):
-    answer = vit("study", "digits", *words, "--out", tmp_path)
-    assert answer.code == 2 and said in answer.err, answer.err
+    vit("study", "digits", *words, "--out", tmp_path).failed(2, said)
     assert not list(tmp_path.iterdir())
 
 

@@ -41,8 +41,7 @@ def results(folder):
 )
 @pytest.mark.faults("K20")
 def test_options_of_a_cluster_are_checked(vit, images, command, options, words):
-    answer = vit(*command, *options)
-    assert answer.code == 2 and words in answer.err, answer.err
+    vit(*command, *options).failed(2, words)
     assert not (images / "studies").exists()
 
 
@@ -50,8 +49,7 @@ def test_options_of_a_cluster_are_checked(vit, images, command, options, words):
 @pytest.mark.faults("K20")
 def test_a_machine_without_slurm_says_so(vit, images, monkeypatch, command):
     monkeypatch.setenv("PATH", "/nonexistent")
-    answer = vit(*command, "--executor", "slurm")
-    assert answer.code == 2 and "this machine has no sbatch" in answer.err
+    vit(*command, "--executor", "slurm").failed(2, "this machine has no sbatch")
     assert not (images / "studies").exists()
 
 
@@ -60,8 +58,7 @@ def test_a_machine_without_slurm_says_so(vit, images, monkeypatch, command):
 @pytest.mark.faults("K21")
 def test_an_executor_that_is_not_installed_says_how(vit, images, monkeypatch, command, executor, package):
     monkeypatch.setitem(sys.modules, package, None)  # as if it could not be imported
-    answer = vit(*command, "--executor", executor)
-    assert answer.code == 2 and f"--executor {executor} needs" in answer.err and f"[{executor}]" in answer.err
+    vit(*command, "--executor", executor).failed(2, f"--executor {executor} needs", f"[{executor}]")
     assert not (images / "studies").exists()
 
 
@@ -83,8 +80,7 @@ def test_lost_tasks_are_failures_with_a_reason(vit, images, slurm_answers, monke
     monkeypatch.setattr(module, "_GRACE", 0.05)
     slurm_answers("sbatch", "Submitted batch job 12\n")
     slurm_answers("squeue")
-    answer = vit(*command, "--executor", "slurm")
-    assert answer.code == code, answer.err
+    answer = vit(*command, "--executor", "slurm").failed(code)
     *_, last = answer.err.splitlines()
     assert "has ended without a result (see " in last and "jobs/12_" in last, last
     (folder,) = (images / "studies").iterdir()

@@ -178,8 +178,7 @@ def test_a_pretrained_network_against_a_random_one_is_a_warning(study, files):
 
 def test_small_images_have_small_networks(vit, tmp_path, draw_classes):
     data = draw_classes(tmp_path / "small", ("blue", "red"), 40, side=24)
-    answer = vit("study", data, "--dry_run", "--wandb", "off")
-    assert answer.code == 0 and "compare  vit_mini_patch4_28; resnet10_small" in answer.out
+    answer = vit("study", data, "--dry_run", "--wandb", "off").ok("compare  vit_mini_patch4_28; resnet10_small")
     assert "start    vit_mini_patch4_28: random weights" in answer.out and "\n  why " not in answer.out
 
 
@@ -202,8 +201,7 @@ def test_sizes_grow_in_equal_ratios(pool, classes, expected):
 
 @pytest.mark.slow
 def test_named_data_have_their_recipes(vit):
-    answer = vit("study", "digits", "--dry_run", "--wandb", "off")
-    assert answer.code == 0 and "compare  digits; digits_cnn" in answer.out
+    vit("study", "digits", "--dry_run", "--wandb", "off").ok("compare  digits; digits_cnn")
 
 
 @pytest.mark.parametrize(

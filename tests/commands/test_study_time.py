@@ -88,8 +88,7 @@ def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, col
     monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (0.3, 0.0))
     words = ("--networks", "vit_nano_patch2_8,resnet10_small", "--init", "random", *QUICK[-2:], "--dry_run")
     for given, is_short in (("2min", True), ("1h", False)):
-        answer = vit("study", colors, *words, "--time", given, "--out", tmp_path)
-        assert answer.code == 0, answer.err
+        answer = vit("study", colors, *words, "--time", given, "--out", tmp_path).ok()
         assert ("% of the usual length, and longer ones can rank" in answer.err) == is_short, answer.out
     monkeypatch.setattr(study_cells, "run_cells_on", lambda *_: None)  # it is killed before the first training ends
     begun = ("study", colors, *words[:-1], "--wandb", "off", "--time", "2min", "--out", tmp_path)

@@ -30,8 +30,7 @@ def test_ten_images_are_enough_for_batch_norm(vit, draw_classes, tmp_path):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 5)
     options = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]", "--image_size", 8)
     options += ("--out", tmp_path / "runs", *QUICK)
-    answer = vit("train", data, *options)
-    assert answer.code == 0, answer.err
+    vit("train", data, *options).ok()
     refused(vit("train", data, "--batch_size", 1, *options), 2, "resnet10_small has batch norm", "--batch_size 2 ")
 
 
@@ -56,8 +55,7 @@ def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
     found = []
     for parts in (1, 3):
         out = tmp_path / str(parts)
-        answer = vit("train", colors, *options, "--optim.accumulate", parts, "--out", out, *QUICK)
-        assert answer.code == 0, answer.err
+        vit("train", colors, *options, "--optim.accumulate", parts, "--out", out, *QUICK).ok()
         (last,) = out.glob("**/last.ckpt")
         found.append(torch.load(last, weights_only=True))
     one, three = found
@@ -182,8 +180,7 @@ def test_images_that_are_all_black_train(vit, tmp_path):
             Image.new("RGB", (9, 9)).save(tmp_path / "data" / name / f"{place}.png")
     options = ("--network", "resnet10_small", "--model.network.widths", "[8,8,8,8]", "--augment", "strong")
     options += ("--batch_size", 10, "--out", tmp_path / "runs")
-    answer = vit("train", tmp_path / "data", *options, *QUICK, drawn=True)
-    assert answer.code == 0, answer.err
+    answer = vit("train", tmp_path / "data", *options, *QUICK, drawn=True).ok()
     (metrics,) = tmp_path.glob("runs/**/metrics.csv")
     assert "nan" not in metrics.read_text()
     warning = "not shown to be better than guessing: the balanced accuracy is 50.00 %"

@@ -35,8 +35,7 @@ def ended(vit, colors, tmp_path_factory):
 def finished(vit, ended, tmp_path_factory):
     """The same run, resumed to its end."""
     run = shutil.copytree(ended, tmp_path_factory.mktemp("finished") / "a" / "b" / "run")
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     return run
 
 
@@ -61,8 +60,7 @@ def test_an_unfinished_run_is_used_only_where_it_is_asked_for(vit, ended, colors
             answer.code == 2 and f"is not finished ({LACKS}); finish it with 'vit train --resume {ended}'" in answer.err
         )
         assert "--unfinished" in answer.err and not list(here.iterdir())
-        answer = vit(*words, *output, "--unfinished")
-        assert answer.code == 0, answer.err
+        answer = vit(*words, *output, "--unfinished").ok()
         assert f"WARNING: the training is not finished: {LACKS}" in answer.err
         assert LACKS in (here / file).read_bytes().decode(errors="replace")
         for path in here.iterdir():
@@ -75,8 +73,7 @@ def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors,
     shutil.copy(ended / "checkpoints" / "best.ckpt", "moved.ckpt")
     assert vit("export", "moved.ckpt", "--output", "m.onnx", "--unfinished").code == 0
     for model in ("moved.ckpt", "m.onnx"):
-        answer = vit("predict", model, colors / "red")
-        assert answer.code == 2 and LACKS in answer.err
+        vit("predict", model, colors / "red").failed(2, LACKS)
         assert vit("predict", model, colors / "red", "--unfinished", "--output", f"{model}.csv").code == 0
     with pytest.raises(UsageError, match="not finished"):
         package.load(ended)
@@ -84,8 +81,7 @@ def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors,
     assert "not finished" in repr(package.load("m.onnx", unfinished=True))
     with pytest.raises(UsageError, match="not finished"):
         package.push(ended, "hf:me/model", dry_run=True)
-    answer = vit("train", colors, *SHORT, "--init_from", ended, "--dry_run")
-    assert answer.code == 0 and f"the training is not finished: {LACKS}" in answer.out
+    vit("train", colors, *SHORT, "--init_from", ended, "--dry_run").ok(f"the training is not finished: {LACKS}")
 
 
 @pytest.mark.faults("R20")
@@ -102,8 +98,7 @@ def test_it_is_said_wherever_the_weights_go(vit, ended, finished, colors, here):
         assert answer.code == 0 and f"unfinished     {LACKS}" in " ".join(answer.out.splitlines()), answer.out
         assert f"Next: vit predict {model.stem}-copy.ckpt FOLDER_OF_IMAGES --gallery --unfinished" in answer.out
         assert vit("predict", f"{model.stem}-copy.ckpt", colors / "red").code == 2
-        answer = vit("inspect", model, colors / "red" / "00.png")
-        assert answer.code == 0 and f"Next: vit explain {model} IMAGES --unfinished" in answer.out, answer.err
+        vit("inspect", model, colors / "red" / "00.png").ok(f"Next: vit explain {model} IMAGES --unfinished")
         answer = vit("embed", model, colors / "red", "--output", f"{model.stem}.parquet")
         assert answer.code == 0 and LACKS in answer.err, answer.err
 
@@ -124,8 +119,7 @@ def test_a_finished_run_keeps_its_weights_alone(vit, finished, ended, colors, tm
     assert set(content) <= {"vit", "state_dict", "novelty"} and "unfinished" not in content["vit"]
     before = torch.load(ended / "checkpoints" / "best.ckpt", weights_only=True)
     assert "optimizer_states" in before and before["vit"]["unfinished"] == LACKS
-    answer = vit("train", colors, *SHORT, "--epochs", 1, "--keep_state", "true", "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    vit("train", colors, *SHORT, "--epochs", 1, "--keep_state", "true", "--out", tmp_path).ok()
     kept = run_folder(tmp_path) / "checkpoints"
     assert sorted(os.listdir(kept)) == ["best.ckpt", "last.ckpt"]
     assert "optimizer_states" in torch.load(kept / "best.ckpt", weights_only=True)
@@ -155,8 +149,7 @@ def test_a_run_folder_that_goes_away_ends_the_training(vit, colors, tmp_path, mo
 @pytest.mark.faults("R21")
 def test_a_finished_run_is_trained_further_in_a_new_run(vit, finished, colors, tmp_path):
     assert f"'vit train {finished} --epochs N'" in vit("train", "--resume", finished, "--epochs", 9).err
-    answer = vit("train", finished, "--epochs", 2, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("train", finished, "--epochs", 2, "--out", tmp_path).ok()
     run = run_folder(tmp_path)
     parent, child = ((one / "config.yaml").read_text() for one in (finished, run))
     assert f"init_from: {finished}" in child and "epochs: 2" in child
@@ -189,10 +182,8 @@ def test_what_is_not_trained_further(vit, finished, ended, colors, draw_classes,
     (moved / "red" / "00.png").unlink()
     answer = vit("train", run_folder(tmp_path / "first"), "--epochs", 1, "--out", tmp_path / "out")
     assert answer.code == 3 and "are not those that" in answer.err
-    answer = vit("evaluate", finished, ended)  # two models
-    assert answer.code == 2 and "or give --unfinished" in answer.err
+    vit("evaluate", finished, ended).failed(2, "or give --unfinished")  # two models
     for command in (("study",), ("pretrain",), ("data", "check")):
         answer = vit(*command, ended)
         assert answer.code == 2 and "is a run folder, not images" in answer.err and "remove" not in answer.err
-    answer = vit("predict", finished, ended)
-    assert answer.code == 2 and "needs IMAGES after its models" in answer.err
+    vit("predict", finished, ended).failed(2, "needs IMAGES after its models")

@@ -67,8 +67,7 @@ def test_an_unknown_shell_is_one_line(vit, words, says):
 @pytest.mark.faults("S11", simulated="the package is not found")
 def test_without_shtab_the_fix_is_its_extra(vit, monkeypatch):
     monkeypatch.setattr("vit.extras.completion.script.find_spec", lambda name: None)
-    answer = vit("--print_completion", "zsh")
-    assert answer.code == 2 and "completion]" in answer.err
+    vit("--print_completion", "zsh").failed(2, "completion]")
 
 
 def test_names_that_a_shell_would_run_are_left_out(here, monkeypatch):

@@ -211,20 +211,16 @@ def test_a_run_made_with_relative_paths_is_found_from_anywhere(vit, draw_classes
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "my photos")
     monkeypatch.setenv("HOME", str(tmp_path))
-    answer = vit("train", "set", *TINY, "--out", "~/my runs")
-    assert answer.code == 0, answer.err
+    vit("train", "set", *TINY, "--out", "~/my runs").ok()
     (result,) = (tmp_path / "my runs").glob("**/result.json")
     run = result.parent
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["dark", "light"]
-    answer = vit("evaluate", run)
-    assert answer.code == 0, answer.err
+    vit("evaluate", run).ok()
     start = f"~/{run.relative_to(tmp_path)}"
-    answer = vit("train", "~/my photos/set", *TINY, "--init_from", start, "--out", "~/second")
-    assert answer.code == 0, answer.err
+    answer = vit("train", "~/my photos/set", *TINY, "--init_from", start, "--out", "~/second").ok()
     (second,) = (tmp_path / "second").glob("**/config.yaml")
     kept = yaml.safe_load(second.read_text())
     assert Path(kept["data"]["source"]).is_absolute() and "weights of" in answer.out
-    answer = vit("predict", start, "~/my photos/set/dark", "--output", "~/rows.csv")
-    assert answer.code == 0, answer.err
+    vit("predict", start, "~/my photos/set/dark", "--output", "~/rows.csv").ok()
     assert (tmp_path / "rows.csv").is_file() and not list((tmp_path / "elsewhere").iterdir())

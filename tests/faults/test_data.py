@@ -238,8 +238,7 @@ def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     with open(run / "splits.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
         listed = [row["path"] for row in csv.DictReader(file)]
     assert len(listed) == 54 and all(map(os.path.isfile, listed))
-    answer = vit("evaluate", run, figures=True)
-    assert answer.code == 0, answer.err
+    vit("evaluate", run, figures=True).ok()
     answer = vit("predict", run, odd, "--recursive", "--gallery", "--output", tmp_path / "rows.jsonl")
     assert answer.code == 0 and "\x1b" not in answer.out + answer.err, answer.err
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
@@ -268,8 +267,7 @@ def damaged(draw_classes, tmp_path):
 @pytest.mark.faults("D13")
 @pytest.mark.parametrize("cache", ["memory", "none"])
 def test_training_images_that_cannot_be_read_are_counted_and_told(vit, damaged, tmp_path, cache):
-    answer = vit("train", damaged, *TINY, "--data.test", 0, "--data.cache", cache, "--out", tmp_path / "runs")
-    assert answer.code == 0, answer.err
+    answer = vit("train", damaged, *TINY, "--data.test", 0, "--data.cache", cache, "--out", tmp_path / "runs").ok()
     (warning,) = [line for line in answer.err.splitlines() if line.startswith("WARNING: cannot read")]
     assert "cannot read 2 training images; other images take the places" in warning
     assert "dark/03.png: not one of JPEG" in warning and "light/05.png: " in warning
@@ -289,8 +287,7 @@ def test_what_could_not_be_read_is_remembered_on_resume(vit, damaged, tmp_path, 
     run = run_folder(tmp_path / "runs")
     for bad in ("dark/03.png", "light/05.png"):  # replaced since: it stays true that others stood in
         (damaged / "train" / bad).write_bytes((damaged / "train" / "dark" / "00.png").read_bytes())
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     assert json.loads((run / "result.json").read_text())["unreadable_images"] == 2
 
 

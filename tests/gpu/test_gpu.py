@@ -233,8 +233,7 @@ def test_answers_and_maps_are_those_of_a_cpu(train, images, device, measured, ne
         predictor = load(run.path, where, precision="32-true")
         answers.append([[chance for _, chance in sorted(row.top)] for row in predictor.predict(images, recursive=True)])
         page = ("--faithfulness", "false", "--output", tmp_path / str(number))
-        answer = ask("explain", run.path, images / "red" / "00.png", "--device", where, *page)
-        assert answer.code == 0, answer.err
+        ask("explain", run.path, images / "red" / "00.png", "--device", where, *page).ok()
     measured((torch.tensor(answers[0]) - torch.tensor(answers[1])).abs().max().item(), 1e-3)
 
 

@@ -32,8 +32,7 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
         ("evaluate", labels_run.path, "--output", out / "several"),
         ("pretrain", colors, *TINY, "--epochs", 1, "--out", out / "pretrain"),
     ):
-        answer = vit(*command, drawn=True)
-        assert answer.code == 0, answer.err
+        vit(*command, drawn=True).ok()
     assert vit("runs", out, "--page", out / "runs.html").code == 0
     assert vit("train", "digits", *TINY, "--optim.steps", 9, "--seed", 4, "--out", out / "other").code == 0
     (other,) = (path.parent for path in (out / "other").rglob("result.json"))

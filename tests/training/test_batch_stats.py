@@ -31,8 +31,7 @@ def cnn(tmp_path_factory, colors):
 
 def trained(colors, out, *options):
     """The best checkpoint of a training."""
-    answer = ask("train", colors, *options, "--batch_size", 8, "--wandb", "off", "--out", out)
-    assert answer.code == 0, answer.err
+    ask("train", colors, *options, "--batch_size", 8, "--wandb", "off", "--out", out).ok()
     return RunDirectory(run_folder(out)).best_path
 
 
@@ -99,8 +98,7 @@ def test_a_micro_batch_of_one_image_has_statistics_only_where_they_are_kept(colo
 
 def test_the_plan_says_it_of_a_network_with_batch_norm_alone(vit, colors, cnn, digits_run, tmp_path):
     for weights, is_said in ((cnn, True), (digits_run.best, False)):
-        answer = vit("train", colors, "--init_from", weights, "--dry_run", "--out", tmp_path)
-        assert answer.code == 0, answer.err
+        answer = vit("train", colors, "--init_from", weights, "--dry_run", "--out", tmp_path).ok()
         assert (KEPT in " ".join(answer.out.split())) == is_said
 
 

@@ -8,8 +8,7 @@ TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--batch_s
 def test_a_training_measures_on_the_device_that_it_trained_on(vit, colors, tmp_path, monkeypatch):
     """The device "meta" plays the first GPU of a machine, which another process trains on; the trainer has its own."""
     monkeypatch.setattr("vit.training.distributed.devices.choose_device", lambda name: torch.device("meta"))
-    answer = vit("train", colors, *TINY, "--epochs", 1, "--trainer.accelerator", "cpu", "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    vit("train", colors, *TINY, "--epochs", 1, "--trainer.accelerator", "cpu", "--out", tmp_path).ok()
 
 
 def test_images_set_aside_for_calibration_serve_for_nothing_else(vit, tmp_path):
@@ -21,8 +20,7 @@ def test_images_set_aside_for_calibration_serve_for_nothing_else(vit, tmp_path):
     from vit.checkpoints.io import read_checkpoint
 
     words = ("train", "digits", "--model.network.depth", 1, "--epochs", 1, "--batch_size", 128, "--seed", 1)
-    answer = vit(*words, "--data.calibration", 0.2, "--wandb", "off", "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit(*words, "--data.calibration", 0.2, "--wandb", "off", "--out", tmp_path).ok()
     run = run_folder(tmp_path)
     counts = json.loads((run / "result.json").read_text())["images"]
     assert counts["calibration"] == 356 and counts["validation"] == 179  # not 359: half of each class is for training

@@ -46,8 +46,7 @@ def test_blocks_that_are_computed_again_train_to_the_same_weights(vit, colors, t
     options = ("--model.network.drop_rate", 0.1, "--model.network.drop_path_rate", 0.3, *COMPILED[: 2 * compiled])
     for name in ("false", "true"):
         again = ("--trainer.grad_checkpointing", name)
-        answer = vit("train", colors, *TINY, *options, *again, "--out", tmp_path / name)
-        assert answer.code == 0, answer.err
+        answer = vit("train", colors, *TINY, *options, *again, "--out", tmp_path / name).ok()
         assert ("blocks computed again in the backward pass" in answer.out) == (name == "true")
     found, expected = (checkpoint(tmp_path / name) for name in ("true", "false"))
     assert not differences(found["state_dict"], expected["state_dict"])
@@ -61,8 +60,7 @@ def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
 ):
     compiling = (*COMPILED, "--model.network.pos_embed", positions)
     for name, options in (("plain", compiling[2:]), ("compiled", compiling)):
-        answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
-        assert answer.code == 0, answer.err
+        vit("train", colors, *TINY, *options, "--out", tmp_path / name).ok()
     plain, compiled = (checkpoint(tmp_path / name) for name in ("plain", "compiled"))
     assert compiled["state_dict"].keys() == plain["state_dict"].keys()
     for name, value in plain["state_dict"].items():
@@ -75,8 +73,7 @@ def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", die_at_the_fifth)
         assert vit("train", colors, *TINY, *compiling, "--out", tmp_path / "killed").code == 1
-    answer = vit("train", "--resume", run_folder(tmp_path / "killed"))
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run_folder(tmp_path / "killed")).ok()
     resumed = checkpoint(tmp_path / "killed")
     assert not differences(resumed["state_dict"], compiled["state_dict"])
     assert not differences(resumed["optimizer_states"], compiled["optimizer_states"])
@@ -154,7 +151,6 @@ def test_auto_compiles_long_trainings_on_a_gpu(monkeypatch, options, device, pro
 def test_the_default_compiler_gives_the_weights_of_a_plain_training(vit, colors, tmp_path):
     """It needs a C++ compiler."""
     for name, options in (("plain", ()), ("compiled", COMPILED)):
-        answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
-        assert answer.code == 0, answer.err
+        vit("train", colors, *TINY, *options, "--out", tmp_path / name).ok()
     plain, compiled = (checkpoint(tmp_path / name)["state_dict"] for name in ("plain", "compiled"))
     assert all(torch.allclose(compiled[name], value, atol=1e-4) for name, value in plain.items())

@@ -97,8 +97,7 @@ def test_a_head_for_these_classes_stays(digits_run):
 
 def test_the_plan_says_nothing_of_a_head_that_stays(vit, colors, digits_run, tmp_path):
     for data, is_new in ((colors, True), ("digits", False)):
-        answer = vit("train", data, "--init_from", digits_run.best, *FIT, "--dry_run", "--out", tmp_path)
-        assert answer.code == 0, answer.err
+        answer = vit("train", data, "--init_from", digits_run.best, *FIT, "--dry_run", "--out", tmp_path).ok()
         assert ("a last layer for new classes is fitted first" in " ".join(answer.out.split())) == is_new
 
 
@@ -191,8 +190,7 @@ def test_one_training_image_is_sufficient(tuned_plan):
 def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_path):
     answer = vit(
         "train", colors, "--init_from", digits_run.best, *FIT, "--epochs", 1, "--wandb", "off", "--out", tmp_path
-    )
-    assert answer.code == 0, answer.err
+    ).ok()
     assert FITTED in answer.err
     assert "a last layer for new classes is fitted first" in " ".join(answer.out.split())
     run = run_folder(tmp_path)

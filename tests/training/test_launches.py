@@ -64,7 +64,6 @@ def test_a_step_starts_few_operations_outside_its_network(vit, colors, tmp_path,
             launches.__exit__(None, None, None)
 
     monkeypatch.setattr(train_progress.TrainProgress, "step", count_the_fifth)
-    answer = vit("train", colors, *DEEP, *options, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    vit("train", colors, *DEEP, *options, "--out", tmp_path).ok()
     assert min(launches.parts["backward"], launches.parts["network"]) > 12 * 10
     assert launches.parts["rest"] <= most

@@ -36,8 +36,7 @@ def tuned(vit, digits_run, tmp_path_factory):
     """The digits' ViT, tuned for two more epochs with averaged weights."""
     out = tmp_path_factory.mktemp("lora")
     options = ("--lora", 4, "--epochs", 2, "--optim.ema_decay", 0.9)
-    answer = vit("train", "digits", "--init_from", digits_run.path, *options, *QUICK, "--out", out, drawn=True)
-    assert answer.code == 0, answer.err
+    answer = vit("train", "digits", "--init_from", digits_run.path, *options, *QUICK, "--out", out, drawn=True).ok()
     return run_folder(out), answer
 
 
@@ -90,8 +89,7 @@ def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft):
         ["export", run, "--format", "safetensors", "--output", "w.safetensors"],
         ["train", "digits", "--init_from", run, "--freeze", "backbone", *QUICK],
     ):
-        answer = vit(*words)
-        assert answer.code == 0, answer.err
+        vit(*words).ok()
     found = [row["label"] == row["predicted"] for row in rows(run / "predictions" / "validation.csv")]
     result = json.loads((run / "result.json").read_text())
     assert sum(found) / len(found) == pytest.approx(result["validation"]["val/acc1"])
@@ -198,8 +196,7 @@ def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch, 
     run = run_folder(tmp_path / "ended")
     assert checkpoint(run)["global_step"] in (4, 5)
     load(run / "checkpoints" / "last.ckpt")  # by whoever wants its weights
-    answer = vit("train", "--resume", run)
-    assert answer.code == 0, answer.err
+    vit("train", "--resume", run).ok()
     assert same_end(run, whole)
 
 

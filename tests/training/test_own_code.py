@@ -55,8 +55,7 @@ def test_the_commands_of_the_page_run(vit, mine, monkeypatch):
     assert len(commands) == 6
     for number, command in enumerate(commands):
         monkeypatch.setenv(VARIABLE, "")
-        answer = vit(*command, *FAST, "--out", mine / str(number))
-        assert answer.code == 0, answer.err
+        vit(*command, *FAST, "--out", mine / str(number)).ok()
     texts = [(run_folder(mine / str(number)) / "config.yaml").read_text() for number in range(6)]
     assert (
         "mine:Columns" in texts[0] and "width: 48" in texts[0] and "mine:focal" in texts[1] and "mine:nadam" in texts[2]
@@ -180,8 +179,7 @@ def test_an_optimizer_of_ones_own_that_is_none_is_an_error(named, optimizer, wor
 def test_a_network_of_ones_own_with_other_outputs_is_an_error(vit, mine, result, words):
     code = Path("mine.py").read_text().replace("return self.head(", "logits = self.head(")
     Path("mine.py").write_text(code.replace("mean(dim=1))\n", f"mean(dim=1))\n        return {result}\n", 1))
-    answer = vit("train", "digits", "--network", "mine:Columns", *FAST, "--dry_run")
-    assert answer.code == 2 and words in answer.err, answer.err
+    vit("train", "digits", "--network", "mine:Columns", *FAST, "--dry_run").failed(2, words)
 
 
 @pytest.mark.parametrize("result", [np.zeros((8, 8, 3)), np.zeros((4, 4, 3), np.uint8), None])
@@ -233,8 +231,7 @@ def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
 
 def test_a_network_of_ones_own_takes_the_place_of_a_files(vit, mine):
     Path("nano.yaml").write_text("model: {network: {name: vit_nano_patch2_8, depth: 2}}")
-    answer = vit("train", "digits", "--config", "nano.yaml", "--network", "mine:Columns", "--dry_run")
-    assert answer.code == 0, answer.err
+    answer = vit("train", "digits", "--config", "nano.yaml", "--network", "mine:Columns", "--dry_run").ok()
     assert "mine:Columns" in answer.out + answer.err
 
 
@@ -260,8 +257,7 @@ def test_the_code_that_a_recipe_names():
     ],
 )
 def test_what_a_path_does_not_name_is_an_error(vit, mine, option, value, words):
-    answer = vit("train", "digits", option, value, *FAST, "--out", mine / "runs")
-    assert answer.code == 2 and words in answer.err, answer.err
+    vit("train", "digits", option, value, *FAST, "--out", mine / "runs").failed(2, words)
     assert not (mine / "runs").exists()
 
 
@@ -274,8 +270,7 @@ def test_a_loss_of_ones_own_has_no_class_weights(vit, mine):
 def test_the_plan_names_the_loss_of_ones_own_and_not_the_one_in_whose_place_it_is(vit, mine, labels_csv):
     """The plan named the asymmetric loss, which trained nothing."""
     loss = ("--optim.loss", "mine:focal", "--optim.multilabel_loss", "asymmetric")
-    answer = vit("train", labels_csv, *loss, "--wandb", "off", "--dry_run")
-    assert answer.code == 0, answer.err
+    answer = vit("train", labels_csv, *loss, "--wandb", "off", "--dry_run").ok()
     assert "mine:focal; best.ckpt has the lowest val/loss" in answer.out and "asymmetric loss" not in answer.out
     assert "--optim.multilabel_loss changes nothing with --optim.loss, which takes its place" in answer.err
 

@@ -24,8 +24,7 @@ def probed(vit, digits_run, tmp_path_factory):
     answer = vit(
         "train", "digits", "--init_from", digits_run.path, "--network", "vit_nano_patch2_8", "--freeze", "backbone",
         "--wandb", "off", "--out", out, drawn=True,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+    ).ok()  # fmt: skip
     return run_folder(out), answer
 
 
@@ -78,11 +77,10 @@ def test_a_metric_that_is_nan_at_every_penalty_keeps_the_first(vit, labels_csv, 
 
 
 def test_one_training_image_is_sufficient(vit, colors, digits_run, tmp_path):
-    answer = vit(
+    vit(
         "train", colors, "--data.train_images", 1, "--init_from", digits_run.best, "--freeze", "backbone",
         "--wandb", "off", "--out", tmp_path,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+    ).ok()  # fmt: skip
     weights = load(run_folder(tmp_path) / "checkpoints" / "best.ckpt")[0].state_dict()
     assert weights["head.weight"].isfinite().all() and weights["head.bias"].isfinite().all()
 
@@ -167,8 +165,7 @@ def test_what_a_probe_cannot_do(vit, digits_run, tmp_path, words, said):
 )  # fmt: skip
 def test_an_option_that_a_probe_does_not_use_is_refused(vit, digits_run, here, option, flag):
     frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
-    answer = vit(*frozen, *option)
-    assert answer.code == 2 and f"{flag} with --freeze backbone" in answer.err
+    vit(*frozen, *option).failed(2, f"{flag} with --freeze backbone")
 
 
 def test_the_help_names_what_a_probe_uses():
@@ -180,8 +177,7 @@ def test_the_help_names_what_a_probe_uses():
 def test_options_that_a_probe_uses_change_its_plan(vit, digits_run, here):
     frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
     for option in (("--optim.class_weights", "auto"), ("--optim.best_metric", "acc1")):
-        answer = vit(*frozen, *option)
-        assert answer.code == 0, answer.err
+        vit(*frozen, *option).ok()
 
 
 def test_a_study_does_not_compare_a_probe_with_itself(vit, digits_run, here):

@@ -187,8 +187,7 @@ def test_classifiers_that_give_no_classes_are_not_converted(small_vit, changed, 
         (saved(here / "zero.pth", zero), "the weights of its classifier are 0"),
         (changed({"problem_type": "regression"}), "it predicts numbers"),
     ):
-        answer = vit("convert", source, "--output", "x.ckpt", "--num_heads", 3)
-        assert answer.code == 4 and words in answer.err and "--init_from" in answer.err, answer.err
+        vit("convert", source, "--output", "x.ckpt", "--num_heads", 3).failed(4, words, "--init_from")
     answer = vit("convert", saved(here / "own.pth", own_head), "--output", "x.ckpt", "--num_heads", 3)
     assert answer.code == 0 and "other weights beside this network: fc.weight; if it ends in one" in answer.err
 

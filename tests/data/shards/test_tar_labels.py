@@ -91,8 +91,7 @@ def test_images_of_an_unknown_split_are_refused(tmp_path):
 
 def test_the_command_says_that_folders_name_the_splits(vit, tmp_path):
     tar(tmp_path / "photos.tar", of_splits("train", "test"))
-    answer = vit("data", "index", tmp_path)
-    assert answer.code == 0 and "(2 train, 2 test by their folders), 2 classes from folders" in answer.out, answer.err
+    vit("data", "index", tmp_path).ok("(2 train, 2 test by their folders), 2 classes from folders")
 
 
 @pytest.mark.faults("S4")

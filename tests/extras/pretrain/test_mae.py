@@ -65,8 +65,7 @@ def test_weights_without_decay_exist() -> None:
 
 def test_pretraining_leaves_a_backbone_without_a_head(here: Path) -> None:
     small = (*TINY, "--model.network.depth", "1", "--optim.steps", "4")
-    answer = ask("pretrain", "digits", "--method", "mae", *small)
-    assert answer.code == 0, answer.err
+    ask("pretrain", "digits", "--method", "mae", *small).ok()
     run = next((here / "runs").rglob("config.yaml")).parent
     pretrained = open_pretrained(str(run))
     network = pretrained.build(10).network
@@ -89,9 +88,7 @@ def test_a_network_that_is_not_a_vit_is_refused_before_a_run_folder_is_made(here
     [("stem=conv", "the stem conv sees"), ("pos_embed=rope2d", "rope2d"), ("pos_embed=none", "without positions")],
 )
 def test_a_vit_whose_patches_do_not_stand_alone_is_refused(here: Path, option: str, reason: str) -> None:
-    answer = ask("pretrain", "digits", "--method", "mae", *TINY, f"--model.network.{option}")
-    assert answer.code == 2
-    assert reason in answer.err
+    ask("pretrain", "digits", "--method", "mae", *TINY, f"--model.network.{option}").failed(2, reason)
     assert not (here / "runs").exists()
 
 

@@ -16,8 +16,7 @@ STILL = (  # an accuracy that never rises, three steps an epoch
 
 def trained(vit, colors, out, *options):
     """(what was shown, {step: learning rate as a fraction of the highest}, result) of a training."""
-    answer = vit("train", colors, *STILL, *options, "--out", out)
-    assert answer.code == 0, answer.err
+    answer = vit("train", colors, *STILL, *options, "--out", out).ok()
     run = run_folder(out)
     with open(run / "metrics.csv", newline="") as file:
         rates = {int(row["step"]): float(row["lr"]) / 1e-9 for row in csv.DictReader(file)}
@@ -52,5 +51,4 @@ def test_the_rate_falls_during_a_fifth_of_the_training(done, rounds, end):
     ],
 )
 def test_a_patience_that_changes_nothing_is_refused(vit, colors, tmp_path, options, problem):
-    answer = vit("train", colors, *STILL, *options, "--out", tmp_path)
-    assert answer.code == 2 and problem in answer.err
+    vit("train", colors, *STILL, *options, "--out", tmp_path).failed(2, problem)

@@ -87,8 +87,7 @@ def test_a_training_that_waits_for_its_images_says_so(vit, colors, tmp_path, mon
     monkeypatch.setattr(ImageDataset, "__getitems__", lambda images, keys: time.sleep(seconds) or read(images, keys))
     options = [f"--network={network}", "--batch_size=8", "--optim.steps=4", "--wandb=off", "--data.num_workers=0"]
     options.append("--model.network.depth=4")
-    answer = vit("train", colors, *options, "--out", tmp_path)
-    assert answer.code == 0, answer.err
+    answer = vit("train", colors, *options, "--out", tmp_path).ok()
     (path,) = tmp_path.glob("**/result.json")
     wait, page = RunResult.read(path).image_wait, dict(facts(RunResult.read(path)))["time"]
     assert wait is not None

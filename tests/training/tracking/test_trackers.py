@@ -84,8 +84,7 @@ def test_trackers_of_a_recipe(options, names, mode):
     ],
 )
 def test_a_wrong_choice_is_refused(vit, options, words):
-    answer = vit("train", "digits", *(part for key, value in options.items() for part in (f"--{key}", value)))
-    assert answer.code == 2
+    answer = vit("train", "digits", *(part for key, value in options.items() for part in (f"--{key}", value))).failed(2)
     assert all(word in answer.err for word in words), answer.err
 
 

@@ -34,8 +34,7 @@ def trained(vit, draw_classes, tmp_path_factory):
         short = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1)
         answer = vit(
             "train", data, *short, "--wandb", "offline", "--out", out, "--data.num_workers", 0, *options, drawn=True
-        )
-        assert answer.code == 0, answer.err
+        ).ok()
         (run,) = out.glob("*/*/*")
         return run, answer.out
 
