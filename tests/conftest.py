@@ -121,6 +121,13 @@ class Answer:
             assert word in self.out
         return self
 
+    def noted(self, *words: str) -> "Answer":
+        """This answer, of a command that must succeed and print these words on standard error."""
+        assert self.code == 0, self.err
+        for word in words:
+            assert word in self.err
+        return self
+
     def failed(self, code: int, *words: str) -> "Answer":
         """This answer, of a command that must end with a code and one error of one line, which has these words."""
         errors = [line for line in self.err.splitlines() if line.startswith("vit: error[")]

@@ -143,8 +143,7 @@ def test_images_that_the_first_weights_know_are_in_all_that_lasts(vit, killed, t
     for text in (" ".join(answer.out.split()), page):
         assert said in text and "right by the networks of other folds" in text and "have not trained" not in text
     assert said in json.loads((folder / "summary.json").read_text())["seen_before"]
-    checked = vit("data", "check", table, "--labels", folder, "--output", tmp_path / "check.csv")
-    assert checked.code == 0 and f"WARNING: {said}" in checked.err
+    vit("data", "check", table, "--labels", folder, "--output", tmp_path / "check.csv").noted(f"WARNING: {said}")
 
 
 @linux_only

@@ -29,8 +29,7 @@ def photos(here, scene):
 
 
 def test_a_clean_folder(vit, photos, here):
-    answer = vit("data", "check", "photos", "--strict")
-    assert answer.code == 0 and "20 images of photos (train, test), 2 classes" in answer.err
+    answer = vit("data", "check", "photos", "--strict").noted("20 images of photos (train, test), 2 classes")
     assert "\nnothing found\n" in answer.out and os.listdir(here) == ["photos"]
     assert answer.out.strip().splitlines()[-1] == "Next: vit train photos"
     assert "80x60" in answer.out

@@ -124,8 +124,7 @@ def test_an_empty_folder_is_a_class_without_images(vit, colors_run, colors, here
     assert [row["images"] for row in measured(here / "part")["per_class"]] == [0, 14, 14]
     assert answer.err.count("no image of 1 class: blue") == 1
     (here / "some" / "blue" / "1.NEF").write_bytes(b"raw")
-    answer = vit(*line, "again")
-    assert answer.code == 0 and "skipped: 1 file ending in .NEF" in answer.err, answer.err
+    vit(*line, "again").noted("skipped: 1 file ending in .NEF")
 
 
 @pytest.mark.faults("D7")
@@ -238,8 +237,7 @@ def test_images_that_the_run_was_calibrated_on_are_left_out(vit, draw_classes, h
     assert vit("train", data, *QUICK, *cut, "--epochs", 1, "--out", "runs").code == 0
     run = run_folder(here / "runs")
     tested = [row["path"] for row in rows(run / "splits.csv") if row["split"] == "test"]
-    answer = vit("evaluate", run, data, "--output", "out")
-    assert answer.code == 0 and "and 8 images that the run was calibrated on; " in answer.err
+    vit("evaluate", run, data, "--output", "out").noted("and 8 images that the run was calibrated on; ")
     assert {row["path"] for row in predictions(here / "out")} == {os.path.relpath(path, data) for path in tested}
     assert measured(here / "out")["left_out"]["calibration_images_of_the_run"] == 8
     assert "8 calibration images of the run" in Page((here / "out" / "report.html").read_text()).text

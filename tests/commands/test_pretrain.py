@@ -158,8 +158,7 @@ def test_an_attempt_after_memory_ran_out_writes_its_rows_alone(vit, colors, tmp_
         return batch_loss(module, batch)
 
     monkeypatch.setattr(Pretrainer, "batch_loss", refused_once)
-    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--out", tmp_path)
-    assert answer.code == 0 and "out of memory: starting again" in answer.err, answer.err
+    vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--out", tmp_path).noted("out of memory: starting again")
     assert [row["step"] for row in table(run_folder(tmp_path)) if row["val/knn_acc1"]] == ["0", "3"]
 
 

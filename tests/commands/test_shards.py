@@ -36,8 +36,7 @@ def test_train_evaluate_predict_and_check(vit, shards, colors, here):
     assert {row["path"] for row in listed} == {f"{name}/{i:02}" for name in ("blue", "green", "red") for i in range(14)}
     assert all(row["content"] for row in listed)
     vit("evaluate", run).ok()
-    answer = vit("evaluate", run, colors)  # recognized by content
-    assert answer.code == 0 and "left out" in answer.err, answer.err
+    vit("evaluate", run, colors).noted("left out")  # recognized by content
     vit("predict", run, shards, "--output", "p.csv", "--gallery").ok()
     by_key = {row["path"]: row["probability"] for row in rows(here / "p.csv")}
     assert vit("predict", run, colors, "--recursive", "--output", "q.csv").code == 0

@@ -47,8 +47,7 @@ def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos,
 def test_labels_that_are_predictions_are_warned_of_until_somebody_corrects_them(vit, digits_run, photos, here):
     """Evaluated with the model that sorted them, all are right."""
     api.predict(digits_run.path, photos, recursive=True, sort_into="sorted")
-    warned = vit("evaluate", digits_run.path, "sorted", "--output", "first")
-    assert warned.code == 0 and "WARNING: the labels are predictions" in warned.err
+    vit("evaluate", digits_run.path, "sorted", "--output", "first").noted("WARNING: the labels are predictions")
     Path("sorted", PREDICTED_NAME).unlink()
     assert "the labels are predictions" not in vit("evaluate", digits_run.path, "sorted", "--output", "second").err
 
@@ -63,8 +62,7 @@ def test_unsure_images_lie_apart_below_their_best_guess(digits_run, photos, here
 def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, here, monkeypatch):
     command = ("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted", "--sort_by", "move")
     before = files_below(photos)
-    shown = vit(*command)
-    assert shown.code == 0 and "nothing was moved: 3 files would be; --yes moves them" in shown.err
+    vit(*command).noted("nothing was moved: 3 files would be; --yes moves them")
     assert files_below(photos) == before and not (here / "sorted").exists()
     (photos / "link.png").symlink_to(photos / "new" / "a b.png")  # its file stays whole
     vit(*command, "--yes").ok("4 files moved")

@@ -99,8 +99,7 @@ def test_it_is_said_wherever_the_weights_go(vit, ended, finished, colors, here):
         assert f"Next: vit predict {model.stem}-copy.ckpt FOLDER_OF_IMAGES --gallery --unfinished" in answer.out
         assert vit("predict", f"{model.stem}-copy.ckpt", colors / "red").code == 2
         vit("inspect", model, colors / "red" / "00.png").ok(f"Next: vit explain {model} IMAGES --unfinished")
-        answer = vit("embed", model, colors / "red", "--output", f"{model.stem}.parquet")
-        assert answer.code == 0 and LACKS in answer.err, answer.err
+        vit("embed", model, colors / "red", "--output", f"{model.stem}.parquet").noted(LACKS)
 
 
 @pytest.mark.faults("R20")
