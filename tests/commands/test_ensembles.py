@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vit as api
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.tables import rows
 from vit.commands.measuring import scoring
 from vit.console import Reporter
@@ -89,8 +89,7 @@ def test_an_image_that_one_model_cannot_take_is_left_out(monkeypatch):
 
 
 def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_path):
-    vit("train", colors, *OPTIONS, "--data.split_seed", 5, "--out", tmp_path).ok()
-    other = run_folder(tmp_path)
+    other = trained(tmp_path, colors, *OPTIONS, "--data.split_seed", 5)
     answer = vit("evaluate", seeds[0], other)
     assert answer.code in (0, 3) and ("left out: " in answer.err or "all " in answer.err)
 

@@ -13,7 +13,7 @@ import torch
 
 import vit as python
 from tests.report.pages import Page
-from tests.runs import run_folder
+from tests.runs import trained
 from vit.commands.measuring.measured_images import with_model_classes
 from vit.console import Reporter
 from vit.data.core.samples import Samples, Source
@@ -33,20 +33,18 @@ def data(tmp_path_factory, draw_classes):
 
 
 @pytest.fixture(scope="module")
-def run(vit, data, tmp_path_factory):
+def run(data, tmp_path_factory):
     """A run of 28 images to train on, 4 to validate and 8 to test."""
     out = tmp_path_factory.mktemp("run")
-    assert vit("train", data, *QUICK, "--out", out).code == 0
-    return run_folder(out)
+    return trained(out, data, *QUICK)
 
 
 @pytest.fixture(scope="module")
-def calibrated(vit, data, tmp_path_factory):
+def calibrated(data, tmp_path_factory):
     """A run with calibration images that keeps its last weights, and has a temperature of 2."""
     out = tmp_path_factory.mktemp("calibrated")
     options = ("--data.calibration", 0.2, "--optim.best_metric", "last")
-    assert vit("train", data, *QUICK, *options, "--out", out).code == 0
-    found = run_folder(out)
+    found = trained(out, data, *QUICK, *options)
     content = torch.load(found / "checkpoints" / "best.ckpt", weights_only=True)
     content["vit"]["temperature"] = 2.0  # so few images tell none
     torch.save(content, found / "checkpoints" / "best.ckpt")
@@ -105,8 +103,7 @@ def test_the_own_images_of_a_run_are_measured_with_a_warning(vit, run, here, spl
 
 def test_a_run_without_test_images_is_measured_with_a_warning(vit, data, here):
     options = ("--data.test", 0, "--epochs", 1, "--keep_state", "true")
-    assert vit("train", data, *QUICK, *options, "--out", "runs").code == 0
-    run = run_folder(here / "runs")
+    run = trained(here / "runs", data, *QUICK, *options)
     vit("evaluate", run).noted("WARNING: these 4 validation images chose the temperature and the thresholds, so ")
     assert (run / "evaluations" / "photos-validation").is_dir()
     answer = vit("evaluate", run / "checkpoints" / "last.ckpt", "--output", "last")
@@ -194,8 +191,7 @@ def test_labels_that_a_table_has_changed_since_the_training_are_not_measured_sil
         (here / "table.csv").write_text("\n".join(["path,label", *(f"{path},{labels[path]}" for path in labels)]))
 
     write()
-    assert vit("train", "table.csv", *QUICK, "--out", "runs").code == 0
-    found = run_folder(here / "runs")
+    found = trained(here / "runs", "table.csv", *QUICK)
     assert vit("evaluate", found, "--output", "same").code == 0
     with open(found / "splits.csv", newline="") as file:
         tested = next(row["path"] for row in csv.DictReader(file) if row["split"] == "test")

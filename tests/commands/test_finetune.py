@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from vit.commands.cli.recipe_options import shipped_configs
 from vit.data.core.dataset_names import KNOWN
 
@@ -61,7 +61,7 @@ def test_a_recipe_may_name_the_weights(printed, digits_run, tmp_path):
     assert printed("photos", "--config", "mine.yaml", start=())["optim"]["layer_decay"] == "auto"
 
 
-def test_a_run_s_config_is_read_as_it_was(vit, digits_run, printed, tmp_path):
+def test_a_run_s_config_is_read_as_it_was(digits_run, printed, tmp_path):
     """A run that started from weights with values of its own goes on with these."""
     text = yaml.safe_dump(printed("digits", "--optim.layer_decay", 1.0, "--lr", 0.01))
     (tmp_path / "config.yaml").write_text(text)
@@ -126,12 +126,11 @@ def test_a_cnn_is_the_start_of_another_cnn(vit, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def two_colors(vit, draw_classes, tmp_path_factory):
+def two_colors(draw_classes, tmp_path_factory):
     """A run that tells blue and red images apart."""
     out = tmp_path_factory.mktemp("two")
     data = draw_classes(out / "images", ("blue", "red"), 20)
-    assert vit("train", data, *TWO, "--epochs", 20, "--out", out / "runs").code == 0
-    return run_folder(out / "runs")
+    return trained(out / "runs", data, *TWO, "--epochs", 20)
 
 
 TWO = (

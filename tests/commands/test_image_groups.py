@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
 from vit.inference.scores.intervals import Metric
@@ -66,8 +66,7 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
 
 @pytest.mark.faults("D32")
 def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, data, draw_classes, tmp_path):
-    vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").ok()
-    run = run_folder(tmp_path / "run")
+    run = trained(tmp_path / "run", data, *QUICK, "--optim.steps", 3)
     other = draw_classes(tmp_path / "other", ("blue", "green", "red"), 10, side=9)
     told = vit("evaluate", run, other, "--output", tmp_path / "of_the_run").ok("30 images of 10 groups; 95 % intervals")
     assert re.search(r"the training images of the run and other share \d groups? \(0\d", told.err)
@@ -96,8 +95,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
     rows = [f"{file},{file.parent.name != 'blue':d},{number % 2}" for number, file in enumerate(files)]
     table = tmp_path / "labels.csv"
     table.write_text("\n".join(["path,warm,odd", *rows]))
-    vit("train", table, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").ok()
-    run = run_folder(tmp_path / "run")
+    run = trained(tmp_path / "run", table, *QUICK, "--optim.steps", 3)
     result = RunResult.read(run / "result.json")
     assert result.num_images["test"] == 36 and result.test_groups == 12
     exact = result.metrics["exact_match"]
@@ -212,8 +210,7 @@ def test_series_have_the_same_groups(vit, data, tmp_path):
 @pytest.mark.slow
 def test_groups_that_are_left_out_are_no_reason_for_a_warning(vit, data, tmp_path):
     """The run's test images are of groups that no other image is of. With --include_seen the others are scored too."""
-    assert vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").code == 0
-    run = run_folder(tmp_path / "run")
+    run = trained(tmp_path / "run", data, *QUICK, "--optim.steps", 3)
     told = vit("evaluate", run, data, "--output", tmp_path / "a")
     assert told.code == 0 and "36 of 120 images are measured" in told.err and "share" not in told.err
     told = vit("evaluate", run, data, "--include_seen", "--output", tmp_path / "b")

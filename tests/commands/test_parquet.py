@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from tests.commands.test_train_errors import refused
 from tests.data.parquet.hub import Repository, running_hub
 from tests.data.parquet.written import rows_of, write
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.tables import rows
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -26,16 +26,14 @@ def table(tmp_path_factory, colors):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, table, vit):
+def run(tmp_path_factory, table):
     """A run on the table. Tests must not write to it."""
     out = tmp_path_factory.mktemp("runs")
-    vit("train", table, *TINY, "--out", out).ok()
-    return run_folder(out)
+    return trained(out, table, *TINY)
 
 
-def test_the_training_is_that_of_the_folder(vit, run, colors, here):
-    vit("train", colors, *TINY, "--out", "folder").ok()
-    other = run_folder(here / "folder")
+def test_the_training_is_that_of_the_folder(run, colors, here):
+    other = trained(here / "folder", colors, *TINY)
     ours, theirs = ({(row["label"], row["split"], row["content"]) for row in rows(one / "splits.csv")}
                     for one in (run, other))  # fmt: skip
     assert ours == theirs and len(ours) == 42
@@ -78,8 +76,7 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     metadata = {"shape": labels, "size": [label % 2 for label in labels]}
     file = write(here / "two.parquet", images, [0.5] * 42, None, columns={key: [*row] for key, row in metadata.items()})
     refused(vit("train", file, *TINY), 3, "no column of labels", "'shape' (int64)", "--label_column")
-    vit("train", file, *TINY, "--data.label_column", "size", "--out", "runs").ok()
-    run = run_folder(here / "runs")
+    run = trained(here / "runs", file, *TINY, "--data.label_column", "size")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["0", "1"]
     assert vit("evaluate", run).code == vit("evaluate", run, file, "--include_seen").code == 0
     assert vit("data", "check", file, "--label_column", "shape").code in (0, 5)

@@ -16,7 +16,7 @@ from tests.comparing import differences
 from tests.forked import popen
 from tests.forked import run as run_program
 from tests.processes import start
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.training import train_progress
@@ -100,15 +100,14 @@ def resumed(vit, run):
 
 
 @pytest.fixture(scope="module")
-def whole(vit, colors, tmp_path_factory):
+def whole(colors, tmp_path_factory):
     """The finished run of some options, without an interruption."""
     made = {}
 
     def train_once(options):
         if options not in made:
             out = tmp_path_factory.mktemp("whole")
-            vit("train", colors, *options, "--out", out).ok()
-            made[options] = run_folder(out)
+            made[options] = trained(out, colors, *options)
         return made[options]
 
     return train_once

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import run_folder
+from tests.runs import trained
 from tests.tables import rows
 from vit.data.splits.split import read_splits
 from vit.extras.shards import packing
@@ -30,8 +30,7 @@ def shards(tmp_path_factory, colors, vit):
 
 def test_train_evaluate_predict_and_check(vit, shards, colors, here):
     """A run on shards is the run on their files: the same order of splits, the same names and hashes."""
-    vit("train", shards, *TINY, "--epochs", 2, "--batch_size", 8, "--wandb", "off", "--out", "runs").ok()
-    run = run_folder(here / "runs")
+    run = trained(here / "runs", shards, *TINY, "--epochs", 2, "--batch_size", 8, "--wandb", "off")
     listed = rows(run / "splits.csv")
     assert {row["path"] for row in listed} == {f"{name}/{i:02}" for name in ("blue", "green", "red") for i in range(14)}
     assert all(row["content"] for row in listed)

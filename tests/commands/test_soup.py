@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from vit.checkpoints.format import KEY
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.load import load
@@ -22,8 +22,7 @@ def runs(vit, colors, tmp_path_factory):
     """(a run from random weights, three runs that start from it)."""
     out = tmp_path_factory.mktemp("soup")
     network = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1)
-    assert vit("train", colors, *network, *OPTIONS, "--out", out / "first").code == 0
-    first = run_folder(out / "first")
+    first = trained(out / "first", colors, *network, *OPTIONS)
     found = []
     for seed in (1, 2, 3):
         vit("train", colors, "--init_from", first, *OPTIONS, "--seed", seed, "--out", out / str(seed)).ok()

@@ -9,7 +9,7 @@ import torch
 import yaml
 from PIL import Image
 
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.training.distillation.teachers import CLASSES, OWN, write_teacher
 from vit.checkpoints.io import read_checkpoint
 
@@ -223,8 +223,7 @@ def test_images_of_8_bits_have_no_window_that_could_differ(vit, colors, tmp_path
 @pytest.mark.faults("M6")
 def test_a_teacher_that_has_seen_the_test_images_is_warned_of(vit, colors, tmp_path):
     short = ("--optim.steps", 1)
-    vit("train", colors, *OPTIONS, *short, "--data.split_seed", 1, "--out", tmp_path / "t").ok()
-    run = run_folder(tmp_path / "t")
+    run = trained(tmp_path / "t", colors, *OPTIONS, *short, "--data.split_seed", 1)
     for seed, warned in ((1, False), (0, True)):
         words = ("--teacher", run, "--data.split_seed", seed, "--out", tmp_path / str(seed))
         answer = vit("train", colors, *OPTIONS, *short, *words).ok()

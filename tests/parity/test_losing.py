@@ -13,7 +13,7 @@ import torch
 from tests.forked import popen
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
-from tests.runs import run_folder
+from tests.runs import trained
 from tests.tables import rows
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
@@ -122,8 +122,7 @@ def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, befo
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
     batch = ("--batch_size", 12, "--epochs", 5) if 3 in (before, after) else ()
     many = begun(tmp_path, before, colors, *batch)
-    assert vit("train", colors, *SHORT, *batch, "--out", tmp_path / "one").code == 0
-    one = run_folder(tmp_path / "one")
+    one = trained(tmp_path / "one", colors, *SHORT, *batch)
     if after == 1:
         vit("train", "--resume", many, "--devices", 1).ok()
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.tables import rows
 
 ROTARY = ("--model.network.depth", 2, "--model.network.pos_embed", "rope2d_eva")
@@ -39,8 +39,7 @@ def test_clipping_is_that_of_one_process(vit, colors, tmp_path, options):
     assert vit("train", "--resume", alone, "--devices", 1).code == 0
 
     def one(name, *more):
-        assert vit("train", colors, *SHORT, *more, "--out", tmp_path / name).code == 0
-        return run_folder(tmp_path / name)
+        return trained(tmp_path / name, colors, *SHORT, *more)
 
     whole, unclipped = one("one", *clipped), one("unclipped", *options, "--optim.clip_norm", 0)
     assert same_but_for_rounding(whole, two) and same_but_for_rounding(whole, alone)
@@ -59,8 +58,7 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
     _, said = finish(tmp_path, process, 400)
     assert process.returncode == 0, said
     vit("train", "--resume", alone, "--devices", 1).ok()
-    assert vit("train", colors, *SHORT, "--out", tmp_path / "one").code == 0
-    one = run_folder(tmp_path / "one")
+    one = trained(tmp_path / "one", colors, *SHORT)
     assert same_but_for_rounding(one, two) and same_but_for_rounding(one, alone)
     assert vit("predict", two, colors, "--recursive", "--output", tmp_path / "rows.csv").code == 0
     assert {row["status"] for row in rows(tmp_path / "rows.csv")} == {"ok"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.parity.test_processes import ROOT, torchrun
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.tables import rows
 from vit.checkpoints.format import checkpoint_content
 from vit.checkpoints.load import load
@@ -197,11 +197,10 @@ def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_pa
     assert "init_head: probe" in (run / "config.yaml").read_text()
 
 
-def test_the_time_of_the_probe_is_a_part_of_the_training(vit, colors, digits_run, tmp_path, monkeypatch):
+def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp_path, monkeypatch):
     monkeypatch.setattr("vit.training.network.initial_network.start_head", lambda *_: time.sleep(2))
     options = ("--epochs", 1, "--model.init_head", "probe", "--wandb", "off")
-    assert vit("train", colors, "--init_from", digits_run.best, *options, "--out", tmp_path).code == 0
-    run = run_folder(tmp_path)
+    run = trained(tmp_path, colors, "--init_from", digits_run.best, *options)
     assert float(rows(run / "metrics.csv")[0]["seconds"]) > 2
     assert json.loads((run / "result.json").read_text())["seconds"] > 2
 
