@@ -98,7 +98,7 @@ def test_evaluate_report_and_compare_agree_after_the_bad_files_are_gone(vit, dat
     refused(answer, 3, "1 test image of data changed since the run or went missing: test/dark/00.png")
 
 
-def test_an_unfinished_run_is_not_measured_on_images_that_moved(vit, draw_classes, tmp_path, monkeypatch):
+def test_an_unfinished_run_is_not_measured_on_images_that_moved(vit, draw_classes, tmp_path):
     """A folder without splits of its own: a file that goes would shift training images into the test part."""
     data = draw_classes(tmp_path / "data", ("dark", "light"), 20)
     assert vit("train", data, *QUICK, "--out", tmp_path / "runs").code == 0

@@ -224,7 +224,7 @@ def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
 
 
 @pytest.mark.faults("K28")
-def test_a_fold_of_a_recipe_for_several_devices_trains_on_one(vit, table, here):
+def test_a_fold_of_a_recipe_for_several_devices_trains_on_one(table, here):
     """The fold started the cross-validation again on its second device, and waited for it without end."""
     Path("config.yaml").write_text("trainer: {devices: 2, num_nodes: 2}\n")
     options = to_options(crossval_parser().read_words([str(table), "--config", "config.yaml", *TINY]))

@@ -56,7 +56,7 @@ def test_a_file_that_appears_meanwhile_costs_no_vectors(vit, digits_run, colors,
     assert (here / "embeddings.parquet").read_text() == "of another program" and len(Embeddings.read(kept).paths) > 0
 
 
-def test_neighbors_are_the_nearest_ones_without_copies(vit, digits_run, colors, here):
+def test_neighbors_are_the_nearest_ones_without_copies(digits_run, colors, here):
     made = library.embed(digits_run.path, colors, recursive=True, output="own.parquet", quiet=True)
     known = Embeddings.read(made.output)
     assert (made.num_files, made.unreadable) == (42, {}) and known.vectors.shape == (42, made.width)

@@ -1,14 +1,11 @@
 """`vit train` on unequal classes: the plan's advice, the metric that is followed, and an exact resume."""
 
-import csv
 import json
 
 import pytest
 import torch
 
-from tests.commands.test_resume import at_step, checkpoint, die, same_end
-from tests.runs import run_folder
-from vit.commands.training import train_progress
+from tests.runs import checkpoint, died, metrics, run_folder, same_end
 
 COUNTS = {"cat": 60, "dog": 20, "owl": 2}
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
@@ -74,8 +71,7 @@ def test_equal_classes_get_no_advice(vit, colors, tmp_path):
 
 def test_the_best_checkpoint_has_the_highest_value_of_its_metric(corrected):
     run, answer = corrected
-    with open(run / "metrics.csv", newline="") as file:
-        validated = [row for row in csv.DictReader(file) if row["val/macro_f1"]]
+    validated = [row for row in metrics(run) if row["val/macro_f1"]]
     values = [float(row["val/macro_f1"]) for row in validated]
     result = json.loads((run / "result.json").read_text())
     assert result["best_epoch"] == values.index(max(values))
@@ -89,12 +85,8 @@ def test_the_best_checkpoint_has_the_highest_value_of_its_metric(corrected):
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (3, 5)), 10])
-def test_a_balanced_training_resumes_bit_equal(vit, uneven, corrected, tmp_path, monkeypatch, step):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
-        answer = vit("train", uneven, *CORRECTED, "--checkpoint_every", "0s", "--out", tmp_path)
-    assert answer.code == 1 and "killed" in answer.err
-    run, whole = run_folder(tmp_path), corrected[0]
+def test_a_balanced_training_resumes_bit_equal(vit, uneven, corrected, tmp_path, step):
+    run, whole = died(tmp_path, step, uneven, *CORRECTED, "--checkpoint_every", "0s"), corrected[0]
     before = checkpoint(run)["state_dict"]
     assert any(not torch.equal(value, before[name]) for name, value in checkpoint(whole)["state_dict"].items())
     vit("train", "--resume", run).ok()

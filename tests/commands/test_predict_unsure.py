@@ -179,7 +179,7 @@ def test_validation_images_are_not_measured_with_what_was_fitted_to_them(vit, di
     assert "answers" not in json.loads((here / "measured" / "metrics.json").read_text())
 
 
-def test_the_page_of_a_run_has_the_curve_and_the_tables(vit, digits_run, here):
+def test_the_page_of_a_run_has_the_curve_and_the_tables(digits_run, here):
     page = (digits_run.path / "report.html").read_text()
     for words in ("When it is not sure", "--target_accuracy", "area under the curve", "by class"):
         assert words in page

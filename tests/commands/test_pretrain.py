@@ -1,6 +1,5 @@
 """`vit pretrain`: from images without labels to a backbone that a training starts from."""
 
-import csv
 import json
 import os
 import re
@@ -14,9 +13,8 @@ from safetensors.torch import load_file
 
 from tests.comparing import differences
 from tests.processes import TWO, finish, start
-from tests.runs import run_folder
+from tests.runs import at_step, checkpoint, metrics, run_folder
 from vit.commands.cli.recipe_options import read_recipe
-from vit.commands.training import train_progress
 from vit.data.core import samples
 from vit.data.splits.split import read_splits
 from vit.extras.pretrain.pretrainer import Pretrainer
@@ -30,22 +28,10 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def table(run):
-    with open(run / "metrics.csv", newline="") as file:
-        return [{key: cell for key, cell in row.items() if "second" not in key} for row in csv.DictReader(file)]
-
-
-def last(run):
-    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    for counted in ("callbacks", "loops"):  # Lightning's count of how often it restarted
-        content.pop(counted)
-    return content
-
-
 def same_end(run, other):
-    assert differences(last(run), last(other)) == []
+    assert differences(checkpoint(run), checkpoint(other)) == []
     assert (run / "backbone.safetensors").read_bytes() == (other / "backbone.safetensors").read_bytes()
-    assert table(run) == table(other)
+    assert metrics(run) == metrics(other)
     return True
 
 
@@ -72,7 +58,7 @@ def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit
     run, answer = pretrained
     assert re.search(r"never learned from: \d validation and \d test images", answer.out)
     assert "before the first step  k-NN acc" in answer.out + answer.err
-    rows = table(run)
+    rows = metrics(run)
     assert [row["step"] for row in rows if row["val/knn_acc1"]] == ["0", "3", "6", "9"]
     assert [row["step"] for row in rows if not row["lr"]] == ["0"]  # no step, and so no learning rate
     (command,) = re.findall(r"Next: vit (train .*)", answer.out)
@@ -84,7 +70,7 @@ def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit
 def test_the_head_has_a_column_for_each_training_image(pretrained):
     run, _ = pretrained
     splits = read_splits(run / "splits.csv")
-    assert last(run)["state_dict"]["objective.head.weight"].shape == (len(splits["train"]), 64)
+    assert checkpoint(run)["state_dict"]["objective.head.weight"].shape == (len(splits["train"]), 64)
 
 
 @pytest.mark.slow
@@ -127,7 +113,7 @@ def test_a_pretraining_that_harms_says_so(vit, digits_run, tmp_path):
 def test_every_weight_of_the_backbone_arrives(pretrained):
     run, _ = pretrained
     kept = load_file(run / "backbone.safetensors")
-    in_checkpoint = last(run)["state_dict"]
+    in_checkpoint = checkpoint(run)["state_dict"]
     assert all(torch.equal(value, in_checkpoint[f"network.{name}"]) for name, value in kept.items())
     for source in (run, run / "backbone.safetensors", run / "checkpoints" / "last.ckpt"):
         filled = open_pretrained(str(source)).build(num_classes=4)
@@ -159,7 +145,7 @@ def test_an_attempt_after_memory_ran_out_writes_its_rows_alone(vit, colors, tmp_
 
     monkeypatch.setattr(Pretrainer, "batch_loss", refused_once)
     vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--out", tmp_path).noted("out of memory: starting again")
-    assert [row["step"] for row in table(run_folder(tmp_path)) if row["val/knn_acc1"]] == ["0", "3"]
+    assert [row["step"] for row in metrics(run_folder(tmp_path)) if row["val/knn_acc1"]] == ["0", "3"]
 
 
 def killed(folder, step, *words):
@@ -170,7 +156,7 @@ def killed(folder, step, *words):
     finish(folder, process, 600)
     assert process.returncode == -signal.SIGKILL
     run = run_folder(folder / "out")
-    assert last(run)["global_step"] == step - 1 and not (run / "backbone.safetensors").exists()
+    assert checkpoint(run)["global_step"] == step - 1 and not (run / "backbone.safetensors").exists()
     return run
 
 
@@ -235,14 +221,15 @@ def test_two_processes_learn_what_one_learns(colors, tmp_path):
         ends[name] = run_folder(folder / "out")
     one, two = (load_file(run / "backbone.safetensors") for run in ends.values())
     assert max(float((value - two[name]).abs().max()) for name, value in one.items()) < 1e-5
-    assert [row["val/knn_acc1"] for row in table(ends["one"])] == [row["val/knn_acc1"] for row in table(ends["two"])]
+    accuracies = [[row["val/knn_acc1"] for row in metrics(run)] for run in ends.values()]
+    assert accuracies[0] == accuracies[1]
 
 
 def test_pictures_without_labels_have_no_accuracy(vit, flat, tmp_path):
     answer = vit("pretrain", flat, *OPTIONS, "--out", tmp_path, drawn=True).ok()
     run = run_folder(tmp_path)
     assert "without labels no accuracy shows the progress" in answer.out and "k-NN" not in answer.out + answer.err
-    assert "val/knn_acc1" not in table(run)[0]
+    assert "val/knn_acc1" not in metrics(run)[0]
     assert {row.label for row in read_splits(run / "splits.csv")["train"]} == {""}
     assert "Next: vit train LABELED_IMAGES --init_from" in answer.out
     page = (run / "report.html").read_text()
@@ -328,13 +315,8 @@ def test_options_of_a_training_with_labels_are_refused(vit, colors, tmp_path, op
 
 
 @pytest.mark.faults("L9")
-def test_a_run_of_the_other_kind_is_not_resumed(vit, colors, tmp_path, monkeypatch):
-    def die(watcher, done, *_):
-        if done == 4:
-            raise RuntimeError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", die)
+def test_a_run_of_the_other_kind_is_not_resumed(vit, colors, tmp_path):
+    with at_step(4):
         assert vit("pretrain", colors, *OPTIONS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
     vit("train", "--resume", run).failed(2, f"is of a pretraining; give 'vit pretrain --resume {run}'")

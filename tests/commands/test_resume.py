@@ -1,7 +1,5 @@
 """`vit train --resume`: a run that was ended anywhere ends as if nothing had happened."""
 
-import csv
-import json
 import os
 import shutil
 import signal
@@ -16,10 +14,9 @@ from tests.comparing import differences
 from tests.forked import popen
 from tests.forked import run as run_program
 from tests.processes import start
-from tests.runs import run_folder, trained
+from tests.runs import at_step, checkpoint, die, died, metrics, run_folder, same_end, timeless, trained
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
-from vit.commands.training import train_progress
 from vit.data.checks.contents import read_contents
 from vit.data.core.groups import with_groups
 from vit.data.loading.module import ImageDataModule
@@ -60,41 +57,6 @@ class Killed(BaseException):
     """No code catches it: as near to SIGKILL as an exception comes."""
 
 
-def die(*_):
-    raise RuntimeError("killed")
-
-
-def at_step(step, action):
-    """A listener that acts when so many optimizer steps are done."""
-    return lambda watcher, done, *rest: action() if done == step else None
-
-
-def rows(run):
-    with open(run / "metrics.csv", newline="") as file:
-        return [{key: cell for key, cell in row.items() if "second" not in key} for row in csv.DictReader(file)]
-
-
-def checkpoint(run, name="last"):
-    content = torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
-    for counted in ("callbacks", "loops"):  # Lightning's count of how often it restarted
-        content.pop(counted)
-    return content
-
-
-def timeless(run):
-    result = json.loads((run / "result.json").read_text())
-    return {key: value for key, value in result.items() if "second" not in key and key not in ("image_wait", "mfu")}
-
-
-def same_end(run, other):
-    """Two finished runs that differ in nothing but times."""
-    assert differences(checkpoint(run), checkpoint(other)) == []
-    assert differences(checkpoint(run, "best"), checkpoint(other, "best")) == []
-    assert rows(run) == rows(other) and timeless(run) == timeless(other)
-    assert sorted(os.listdir(run / "checkpoints")) == ["best.ckpt", "last.ckpt"]
-    return True
-
-
 def resumed(vit, run):
     return vit("train", "--resume", run).ok()
 
@@ -106,8 +68,7 @@ def whole(colors, tmp_path_factory):
 
     def train_once(options):
         if options not in made:
-            out = tmp_path_factory.mktemp("whole")
-            made[options] = trained(out, colors, *options)
+            made[options] = trained(tmp_path_factory.mktemp("whole"), colors, *options)
         return made[options]
 
     return train_once
@@ -120,7 +81,7 @@ def uninterrupted(whole):
 
 @pytest.mark.slow
 def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
-    table = rows(uninterrupted)
+    table = metrics(uninterrupted)
     assert [row["step"] for row in table if row["val/loss"]] == ["3", "6", "9", "12"]  # 30 images in batches of 8
     assert [row["step"] for row in table if not row["val/loss"]] == [str(step) for step in range(1, 13)]
 
@@ -133,23 +94,20 @@ def test_a_row_has_the_learning_rate_of_its_own_step(uninterrupted):
         rates[step] = optimizer.param_groups[0]["lr"]
         optimizer.step()
         schedule.step()
-    assert [float(row["lr"]) for row in rows(uninterrupted)] == [rates[int(row["step"])] for row in rows(uninterrupted)]
+    table = metrics(uninterrupted)
+    assert [float(row["lr"]) for row in table] == [rates[int(row["step"])] for row in table]
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [5, *(pytest.param(step, marks=pytest.mark.slow) for step in (6, 12))])
-def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, step):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
-        answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
-    assert answer.code == 1 and "killed" in answer.err
-    run = run_folder(tmp_path)
+def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, step):
+    run = died(tmp_path, step, colors, *DEMANDING)
     assert not (run / "result.json").exists()
     vit("train", "--resume", run).ok()
     assert run_folder(tmp_path) == run  # no second folder
     assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
     assert differences(checkpoint(run, "best"), checkpoint(uninterrupted, "best")) == []
-    assert rows(run) == rows(uninterrupted)
+    assert metrics(run) == metrics(uninterrupted)
     (run / "result.json").unlink()  # as if it had ended after its last batch
     resumed(vit, run)
     assert same_end(run, uninterrupted) and timeless(run)["last_validation"]
@@ -167,11 +125,8 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
     ],
     ids=lambda value: value if isinstance(value, int) else f"{value[1]}-{len(value)}",
 )
-def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colors, whole, tmp_path, monkeypatch, options, step):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
-        assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
-    run = run_folder(tmp_path)
+def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colors, whole, tmp_path, options, step):
+    run = died(tmp_path, step, colors, *options, *ALWAYS)
     assert checkpoint(run)["global_step"] == step - 1
     resumed(vit, run)
     assert same_end(run, whole(options))
@@ -208,7 +163,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp
         answer = vit("train", colors, *options, *ALWAYS, "--out", tmp_path)
     assert answer.code == (1 if end == "death" else 143), answer.err
     run = run_folder(tmp_path)
-    assert not [row for row in rows(run) if row["val/loss"]]
+    assert not [row for row in metrics(run) if row["val/loss"]]
     resumed(vit, run)
     assert same_end(run, whole((*options, "--name", "batches-of-one")))
 
@@ -263,11 +218,8 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupte
 @pytest.mark.parametrize(
     "damage", ["cut", *(pytest.param(d, marks=pytest.mark.slow) for d in ("gone", "flipped", "empty"))]
 )
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterrupted, tmp_path, monkeypatch, damage):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
-        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
-    run = run_folder(tmp_path)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterrupted, tmp_path, damage):
+    run = died(tmp_path, 6, colors, *DEMANDING, *ALWAYS)
     last = run / "checkpoints" / "last.ckpt"
     assert checkpoint(run)["global_step"] == 5 and checkpoint(run, "previous")["global_step"] == 4
     content = bytearray(last.read_bytes())
@@ -282,25 +234,18 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterr
 
 
 @pytest.mark.faults("C2")
-def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
-        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
-    run = run_folder(tmp_path)
+def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path):
+    run = died(tmp_path, 4, colors, *DEMANDING, *ALWAYS)
     for name in ("last", "previous"):
         (run / "checkpoints" / f"{name}.ckpt").write_bytes(b"PK")
     answer = vit("train", "--resume", run).failed(4, "last.ckpt", "previous.ckpt")
     assert answer.err.count("vit: error[4]") == 1
 
 
-def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colors, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
-        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
-    run = run_folder(tmp_path)
+def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colors, tmp_path):
+    run = died(tmp_path, 6, colors, *DEMANDING, *ALWAYS)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"PK")
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
+    with at_step(6):
         vit("train", "--resume", run)
     assert [checkpoint(run, name)["global_step"] for name in ("last", "previous")] == [5, 4]
 
@@ -311,11 +256,8 @@ def test_times_that_are_none(vit, colors, tmp_path, given):
     assert answer.code == 2 and "90s, 10min, 2h" in answer.err and not list(tmp_path.iterdir())
 
 
-def test_null_saves_after_epochs_alone(vit, colors, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(7, die))
-        vit("train", colors, *DEMANDING, "--checkpoint_every", "null", "--out", tmp_path)
-    assert checkpoint(run_folder(tmp_path))["global_step"] == 6
+def test_null_saves_after_epochs_alone(colors, tmp_path):
+    assert checkpoint(died(tmp_path, 7, colors, *DEMANDING, "--checkpoint_every", "null"))["global_step"] == 6
 
 
 @pytest.mark.slow
@@ -335,10 +277,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
     assert len({tuple(epoch) for epoch in whole}) == 3
 
     seen.clear()
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(5, die))
-        assert vit("train", colors, *options, "--out", tmp_path / "ended").code == 1
-    assert vit("train", "--resume", run_folder(tmp_path / "ended")).code == 0
+    resumed(vit, died(tmp_path / "ended", 5, colors, *options))
     again = [path for batch in seen[:3] + seen[5:] for path in batch]  # the two steps that were lost come again
     assert again == [path for epoch in whole for path in epoch]
 
@@ -352,10 +291,9 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
         pytest.param(signal.SIGUSR1, 138, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkeypatch, number, code):
+def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, number, code):
     before = signal.getsignal(number)  # a shell in the background leaves SIGINT ignored
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(5, lambda: os.kill(os.getpid(), number)))
+    with at_step(5, lambda: os.kill(os.getpid(), number)):
         answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     run = run_folder(tmp_path)
     assert answer.code == code and f"vit: error[{code}]: " in answer.err and "Traceback" not in answer.err
@@ -413,12 +351,9 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrup
     [("--data.num_workers", 2), pytest.param(("--data.cache", "memory"), marks=pytest.mark.slow)],
     ids=("workers", "cache"),
 )
-def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch, changed):
+def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, changed):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
-        assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
-    run = run_folder(tmp_path)
+    run = died(tmp_path, 4, colors, *options, *ALWAYS)
     vit("train", "--resume", run, *changed, "--checkpoint_every", "1h").ok()
     assert same_end(run, whole(options))
 
@@ -433,13 +368,9 @@ def test_an_end_before_the_first_checkpoint_says_start_again(vit, colors, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def unfinished(vit, colors, tmp_path_factory):
+def unfinished(colors, tmp_path_factory):
     """A run that died at its eighth step; tests only read it."""
-    out = tmp_path_factory.mktemp("unfinished")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(8, die))
-        assert vit("train", colors, *DEMANDING, "--out", out).code == 1
-    return run_folder(out)
+    return died(tmp_path_factory.mktemp("unfinished"), 8, colors, *DEMANDING)
 
 
 @pytest.mark.faults("K6")
@@ -466,12 +397,9 @@ def test_options_that_are_the_run_s_are_accepted(vit, colors, uninterrupted, unf
     assert same_end(run, uninterrupted)
 
 
-def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
-    vit, colors, uninterrupted, tmp_path, monkeypatch
-):
+def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(vit, colors, uninterrupted, tmp_path):
     line = ("train", "--resume", "auto", colors, *DEMANDING, "--out", tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
+    with at_step(6):
         answer = vit(*line, "--name", "one")
         assert answer.code == 1 and "auto: starting a new run" in answer.err
         assert "auto: starting a new run" in vit(*line, "--lr", "1e-4").err
@@ -482,13 +410,12 @@ def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
     vit(*line).noted("auto: going on with", "-one")
     run = next(run for run in runs if run.name.endswith("-one"))
     assert same_end(run, uninterrupted) and sorted(tmp_path.glob("*/*/*")) == runs
-    with monkeypatch.context() as patch:  # that one is finished
-        patch.setattr(train_progress.TrainProgress, "step", at_step(1, die))
+    with at_step(1):  # that one is finished
         assert "auto: starting a new run" in vit(*line).err
 
 
 @pytest.mark.faults("R7")
-def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tmp_path, monkeypatch):
+def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tmp_path):
     out = tmp_path / "runs"
     run = out / "colors" / "vit_nano_patch2_8" / "older"
     shutil.copytree(unfinished, run)
@@ -499,25 +426,17 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tm
     with process:
         assert process.stdout.readline() == "held\n"
         vit("train", "--resume", run).failed(7, "another process")
-        with monkeypatch.context() as patch:
-            patch.setattr(train_progress.TrainProgress, "step", at_step(1, die))
+        with at_step(1):
             assert "starting a new run" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
         process.kill()
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(8, die))
+    with at_step(8):
         assert f"going on with {run}" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
 
 
 @pytest.mark.faults("D18")
-def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
+def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 12)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
-        assert (
-            vit("train", data, "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--out", tmp_path / "runs").code == 1
-        )
-    run = run_folder(tmp_path / "runs")
+    run = died(tmp_path / "runs", 6, data, "--epochs", 2, "--batch_size", 4, "--wandb", "off")
     (data / "light" / "11.png").rename(data / "light" / "12.png")
     vit("train", "--resume", run).failed(3, "changed, or in another class, split or group: 1;")
     (data / "light" / "12.png").rename(data / "light" / "11.png")

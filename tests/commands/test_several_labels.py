@@ -1,6 +1,5 @@
 """`vit train` on images with several labels: files of the run, an exact resume, a study, and what is refused."""
 
-import csv
 import json
 import shutil
 from dataclasses import replace
@@ -9,16 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.conftest import LABELS_OPTIONS
 from tests.report.pages import Page
-from tests.runs import run_folder
+from tests.runs import checkpoint, died, metrics, run_folder, same_end
 from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
-from vit.commands.training import train_progress
 from vit.data.sources.sources import open_source
 from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_page
@@ -69,8 +66,7 @@ def test_a_run_keeps_labels_rules_and_metrics(labels_run, labels_csv):
     assert result.temperature == 1 and result.answers == {}
     rules = load(labels_run.best)[1].multilabel
     assert rules is not None and rules == LabelRules.from_plain(result.multilabel, 3) != LabelRules.unfitted(3)
-    with open(run / "metrics.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/map"]]
+    rows = [row for row in metrics(run) if row["val/map"]]
     assert len(rows) == 3 and "val/acc1" not in rows[0] and {"val/micro_f1", "val/exact_match"} <= rows[0].keys()
     best = max(float(row["val/map"]) for row in rows)
     assert result.validation["val/map"] == pytest.approx(best) and "val mAP" in labels_run.answer.err
@@ -130,11 +126,7 @@ def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit,
 @pytest.mark.parametrize("step", [pytest.param(3, marks=pytest.mark.slow), 8])
 def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, monkeypatch, step):
     monkeypatch.setattr(run_page, "draw_run", lambda *_: None)
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
-        answer = vit("train", labels_csv, *LABELS_OPTIONS, "--checkpoint_every", "0s", "--out", tmp_path)
-    assert answer.code == 1 and "killed" in answer.err
-    run = run_folder(tmp_path)
+    run = died(tmp_path, step, labels_csv, *LABELS_OPTIONS, "--checkpoint_every", "0s")
     before = checkpoint(run)["state_dict"]
     whole = checkpoint(labels_run.path)["state_dict"]
     assert any(not torch.equal(value, before[name]) for name, value in whole.items())

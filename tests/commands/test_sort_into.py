@@ -59,7 +59,7 @@ def test_unsure_images_lie_apart_below_their_best_guess(digits_run, photos, here
     assert all(link.is_symlink() and link.resolve().parent.parent == photos for link in links)
 
 
-def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, here, monkeypatch):
+def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, here):
     command = ("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted", "--sort_by", "move")
     before = files_below(photos)
     vit(*command).noted("nothing was moved: 3 files would be; --yes moves them")

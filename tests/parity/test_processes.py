@@ -75,7 +75,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, hundred_and_three, 
 
 @pytest.mark.slow
 @pytest.mark.faults("X1")
-def test_fewer_images_than_processes_are_evaluated_once(vit, digits_run, odd, tmp_path):
+def test_fewer_images_than_processes_are_evaluated_once(digits_run, odd, tmp_path):
     for name in ("3", "7"):
         shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
     done = torchrun(

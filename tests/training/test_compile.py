@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tests.comparing import differences
-from tests.runs import run_folder
-from vit.commands.training import train_progress
+from tests.runs import died, run_folder
 from vit.errors import UsageError
 from vit.training.distributed.devices import Machine
 from vit.training.planning import compatibility
@@ -36,10 +35,6 @@ def quick_compiler(monkeypatch):
     torch.compiler.reset()
 
 
-def die(*_):
-    raise RuntimeError
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_blocks_that_are_computed_again_train_to_the_same_weights(vit, colors, tmp_path, quick_compiler, compiled):
@@ -56,7 +51,7 @@ def test_blocks_that_are_computed_again_train_to_the_same_weights(vit, colors, t
 @pytest.mark.slow
 @pytest.mark.parametrize("positions", ["learned", "rope2d", "rope2d_eva"])
 def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
-    vit, colors, tmp_path, monkeypatch, quick_compiler, positions
+    vit, colors, tmp_path, quick_compiler, positions
 ):
     compiling = (*COMPILED, "--model.network.pos_embed", positions)
     for name, options in (("plain", compiling[2:]), ("compiled", compiling)):
@@ -66,14 +61,7 @@ def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
     for name, value in plain["state_dict"].items():
         assert torch.allclose(compiled["state_dict"][name], value, atol=1e-4), name
 
-    def die_at_the_fifth(watcher, done, *rest):
-        if done == 5:
-            die()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", die_at_the_fifth)
-        assert vit("train", colors, *TINY, *compiling, "--out", tmp_path / "killed").code == 1
-    vit("train", "--resume", run_folder(tmp_path / "killed")).ok()
+    vit("train", "--resume", died(tmp_path / "killed", 5, colors, *TINY, *compiling)).ok()
     resumed = checkpoint(tmp_path / "killed")
     assert not differences(resumed["state_dict"], compiled["state_dict"])
     assert not differences(resumed["optimizer_states"], compiled["optimizer_states"])

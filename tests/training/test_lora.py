@@ -11,12 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.commands.test_train_errors import refused
-from tests.runs import run_folder
+from tests.runs import at_step, checkpoint, die, run_folder, same_end, trained
 from tests.tables import rows
 from vit.checkpoints.load import load
-from vit.commands.training import train_progress
 from vit.models.spec import create_network
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 
@@ -159,22 +157,10 @@ def test_a_network_of_timm_s():
 
 
 @pytest.fixture(scope="module")
-def start(vit, colors, tmp_path_factory):
+def start(colors, tmp_path_factory):
     """A ViT that has seen the colors for a step, as weights to start from."""
-    out = tmp_path_factory.mktemp("start")
-    words = (
-        "--network",
-        "vit_nano_patch2_8",
-        "--model.network.depth",
-        2,
-        "--optim.steps",
-        1,
-        "--batch_size",
-        8,
-        *QUICK,
-    )
-    assert vit("train", colors, *words, "--out", out).code == 0
-    return run_folder(out)
+    words = ("--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--optim.steps", 1, "--batch_size", 8)
+    return trained(tmp_path_factory.mktemp("start"), colors, *words, *QUICK)
 
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
@@ -183,15 +169,13 @@ def start(vit, colors, tmp_path_factory):
     [die, pytest.param(lambda: os.kill(os.getpid(), signal.SIGTERM), marks=pytest.mark.slow)],
     ids=["killed", "asked"],
 )
-def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch, action):
+def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, action):
     options = (
         "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,
     )  # fmt: skip
-    assert vit("train", colors, *options, "--out", tmp_path / "whole").code == 0
-    whole = run_folder(tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        patch.setattr(train_progress.TrainProgress, "step", at_step(5, action))
+    whole = trained(tmp_path / "whole", colors, *options)
+    with at_step(5, action):
         assert vit("train", colors, *options, "--out", tmp_path / "ended").code in (1, 143)
     run = run_folder(tmp_path / "ended")
     assert checkpoint(run)["global_step"] in (4, 5)
