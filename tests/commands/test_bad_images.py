@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
 
@@ -34,13 +33,13 @@ def test_a_file_that_is_no_image_is_refused_before_a_run_folder_is_made(vit, dat
     for name in ("dark/01.png", "light/02.png"):
         (data / split / name).write_bytes(HTML)
     answer = vit("train", data, "--out", tmp_path / "runs", *QUICK)
-    refused(answer, 3, "cannot read 2 validation or test files:", str(data / split / "dark" / "01.png"), "an HTML page")
+    answer.failed(3, "cannot read 2 validation or test files:", str(data / split / "dark" / "01.png"), "an HTML page")
     assert not (tmp_path / "runs").exists()
     (data / "train" / "dark" / "05.png").write_bytes(HTML)  # others could stand in for this one
     answer = vit("train", data, "--out", tmp_path / "runs", *QUICK)
-    refused(answer, 3, "cannot read 2 validation or test files (and 1 training file): ")
+    answer.failed(3, "cannot read 2 validation or test files (and 1 training file): ")
     answer = vit("study", data, "--networks", "vit_nano_patch2_8", "--out", tmp_path / "studies", "--wandb", "off")
-    refused(answer, 3, "cannot read 2 validation or test files", "light/02.png")
+    answer.failed(3, "cannot read 2 validation or test files", "light/02.png")
     assert not (tmp_path / "studies").exists()
 
 
@@ -95,7 +94,7 @@ def test_evaluate_report_and_compare_agree_after_the_bad_files_are_gone(vit, dat
     assert page.count("<img ") == before.count("<img ") > 8 and "test/dark/01.png: damaged PNG" in page
     (data / "test" / "dark" / "00.png").unlink()  # this one was measured
     answer = vit("evaluate", run, "--output", tmp_path / "third")
-    refused(answer, 3, "1 test image of data changed since the run or went missing: test/dark/00.png")
+    answer.failed(3, "1 test image of data changed since the run or went missing: test/dark/00.png")
 
 
 def test_an_unfinished_run_is_not_measured_on_images_that_moved(vit, draw_classes, tmp_path):

@@ -41,10 +41,8 @@ def folder(network, tmp_path):
 
 
 def refused(answer, code, *words):
-    assert answer.code == code and answer.err.startswith(f"vit: error[{code}]: "), answer.err
-    assert answer.err.count("\n") == 1
-    for word in words:
-        assert word in answer.err, answer.err
+    """The answer is one line on standard error."""
+    assert answer.failed(code, *words).err.count("\n") == 1
 
 
 def test_a_card_says_where_weights_came_from_without_their_folder(vit, folder, here):

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.commands.studies.study_options import read_words as read_study_words
@@ -37,7 +36,7 @@ def test_training_and_evaluation_read_the_given_column(vit, two, here):
     run = run_folder(here / "runs")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["blue", "green", "red"]
     vit("evaluate", run, two, "--include_seen").ok()  # the run's columns
-    refused(vit("evaluate", run, two, "--include_seen", "--label_column", "label"), 3, "the model does not know: a, b")
+    vit("evaluate", run, two, "--include_seen", "--label_column", "label").failed(3, "the model does not know: a, b")
     (here / "plain.csv").write_text("path,label\nimages/blue/00.png,blue\nimages/red/00.png,red\n")
     vit("evaluate", run, "plain.csv", "--include_seen").ok()  # has no column species
     assert vit("evaluate", run, "images", "--include_seen").code == 0
@@ -109,7 +108,5 @@ def test_prediction_reads_the_given_column(vit, digits_run, colors, here):
     (here / "list.csv").write_text("path,thumb\n" + "".join(f"{names[0]},{name}\n" for name in names))
     vit("predict", digits_run.path, "list.csv", "--image_column", "thumb", "--output", "rows.csv").ok()
     assert [row["path"] for row in rows("rows.csv")] == names
-    refused(vit("predict", digits_run.path, "list.csv", "--image_column", "thum"), 2, "thumb")
-    refused(
-        vit("predict", digits_run.path, colors, "--recursive", "--image_column", "thumb"), 2, "image_column 'thumb'"
-    )
+    vit("predict", digits_run.path, "list.csv", "--image_column", "thum").failed(2, "thumb")
+    vit("predict", digits_run.path, colors, "--recursive", "--image_column", "thumb").failed(2, "image_column 'thumb'")

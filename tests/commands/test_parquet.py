@@ -6,7 +6,6 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from tests.commands.test_train_errors import refused
 from tests.data.parquet.hub import Repository, running_hub
 from tests.data.parquet.written import rows_of, write
 from tests.runs import run_folder, trained
@@ -58,7 +57,7 @@ def test_predict_check_and_pack(vit, run, table, colors, here):
     ]
     assert vit("data", "check", table).code == 0
     vit("data", "pack", table, "packed").ok("42 images in 1 shard, ")
-    refused(vit("predict", run, table, colors), 2, "among other inputs")
+    vit("predict", run, table, colors).failed(2, "among other inputs")
 
 
 def test_pretrain_needs_no_labels(vit, colors, here):
@@ -75,12 +74,12 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     images, labels = rows_of(colors, NAMES)
     metadata = {"shape": labels, "size": [label % 2 for label in labels]}
     file = write(here / "two.parquet", images, [0.5] * 42, None, columns={key: [*row] for key, row in metadata.items()})
-    refused(vit("train", file, *TINY), 3, "no column of labels", "'shape' (int64)", "--label_column")
+    vit("train", file, *TINY).failed(3, "no column of labels", "'shape' (int64)", "--label_column")
     run = trained(here / "runs", file, *TINY, "--data.label_column", "size")
     assert json.loads((run / "classes.json").read_text())["classes"] == ["0", "1"]
     assert vit("evaluate", run).code == vit("evaluate", run, file, "--include_seen").code == 0
     assert vit("data", "check", file, "--label_column", "shape").code in (0, 5)
-    refused(vit("data", "check", file, "--label_column", "shap"), 2, "did you mean 'shape'")
+    vit("data", "check", file, "--label_column", "shap").failed(2, "did you mean 'shape'")
     answer = vit("pretrain", file, *TINY[:-2], "--data.label_column", "size", "--out", "pretrained")
     assert answer.code == 0 and "Next: vit train two.parquet --data.label_column size --init_from" in answer.out, (
         answer.err

@@ -5,7 +5,6 @@ import re
 import pytest
 import yaml
 
-from tests.commands.test_train_errors import refused
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.commands.cli.recipe_options import SHORT
 from vit.commands.studies.study_options import read_words
@@ -73,10 +72,10 @@ def test_a_whole_config_keeps_its_length(kept, steps, printed, here):
 
 
 def test_two_lengths_are_refused(vit, here):
-    refused(vit("train", "digits", "--epochs", 2, "--optim.steps", 40), 2, "--epochs 2 with --optim.steps", "leave one")
-    refused(vit("train", "--optim.steps", 40, "--time", "10min", "--dry_run"), 2, "--time 10min with --optim.steps")
+    vit("train", "digits", "--epochs", 2, "--optim.steps", 40).failed(2, "--epochs 2 with --optim.steps", "leave one")
+    vit("train", "--optim.steps", 40, "--time", "10min", "--dry_run").failed(2, "--time 10min with --optim.steps")
     words = ("study", "digits", "--networks", "digits", "--set", "optim.steps=3", "--set", "optim.epochs=2")
-    refused(vit(*words, "--budget", "recipe"), 2, "--epochs 2 with --optim.steps")
+    vit(*words, "--budget", "recipe").failed(2, "--epochs 2 with --optim.steps")
 
 
 @pytest.mark.parametrize("name", ["vit_mini_patch4_28", "vitc_tiny_cifar", "resnet10_small", "vit_tiny_cifar"])
@@ -125,9 +124,7 @@ def test_a_study_compares_the_networks_that_it_names(here):
 
 
 def test_a_wrong_network_above_a_recipe_is_refused(vit, here):
-    refused(
-        vit("train", "digits", "--config", "cifar10", "--network", "vit_mini"), 2, "no network is called 'vit_mini'"
-    )
+    vit("train", "digits", "--config", "cifar10", "--network", "vit_mini").failed(2, "no network is called 'vit_mini'")
 
 
 def test_recipes_that_one_parser_has_read_share_no_value():
@@ -174,13 +171,13 @@ def test_an_empty_section_of_a_recipe_has_no_values(text, here):
 def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, here):
     """Most of these were internal errors. `resume` counted for nothing, and the advice for `lr` was `lr`."""
     (here / "mine.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    refused(vit(command, "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", *words)
+    vit(command, "digits", "--config", "mine.yaml", "--dry_run").failed(2, "mine.yaml", *words)
 
 
 def test_a_study_file_that_names_another_file_is_refused(vit, here):
     """This was an internal error."""
     (here / "mine.yaml").write_text("config: digits\n")
-    refused(vit("study", "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", "'config'", "give --config")
+    vit("study", "digits", "--config", "mine.yaml", "--dry_run").failed(2, "mine.yaml", "'config'", "give --config")
 
 
 @pytest.mark.faults("K27")
@@ -215,7 +212,7 @@ def test_none_stays_a_value_of_options_that_may_have_none():
     ],
 )
 def test_null_on_the_command_line_is_refused_as_other_values_are(words, error, vit):
-    refused(vit("train", "digits", *words, "--dry_run"), 2, error)
+    vit("train", "digits", *words, "--dry_run").failed(2, error)
 
 
 @pytest.mark.parametrize("data", ["digits", "photos"])

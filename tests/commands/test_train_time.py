@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.commands.test_train_errors import refused
 from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.cli.recipe_options import read_recipe
@@ -62,7 +61,7 @@ def test_trials_leave_nothing_and_the_run_resumes(vit, colors, tmp_path, ten_ste
         assert vit(*line).code == 143
     monkeypatch.setattr(trials, "pace_of", None)  # no second measurement
     stopped = run_folder(tmp_path / "stopped")
-    refused(vit("train", "--resume", stopped, "--time", "20h"), 2, "optim.time is 10h in the run, 20h here")
+    vit("train", "--resume", stopped, "--time", "20h").failed(2, "optim.time is 10h in the run, 20h here")
     vit(*line).noted(f"going on with {stopped}")
     assert not differences(counted, weights(stopped))
 
@@ -76,7 +75,7 @@ def test_a_signal_during_trial_steps_leaves_no_run(vit, colors, tmp_path, monkey
 
     monkeypatch.setattr(Classifier, "training_step", stop)
     answer = vit("train", colors, *OPTIONS, "--time", "1h", "--out", tmp_path)
-    refused(answer, 143, "terminated during trial steps", "start it again")
+    answer.failed(143, "terminated during trial steps", "start it again")
     assert not list(tmp_path.iterdir())
 
 
@@ -99,8 +98,7 @@ def test_a_signal_during_trial_steps_leaves_no_run(vit, colors, tmp_path, monkey
 )
 def test_a_length_that_cannot_be_is_refused(vit, digits_run, tmp_path, options, words):
     options = [digits_run.path if word == "RUN" else word for word in options]
-    answer = vit("train", "digits", *options, "--wandb", "off", "--out", tmp_path)
-    refused(answer, 2, *words)
+    vit("train", "digits", *options, "--wandb", "off", "--out", tmp_path).failed(2, *words)
     assert not list(tmp_path.iterdir())
 
 
@@ -109,4 +107,4 @@ def test_a_length_that_cannot_be_is_refused(vit, digits_run, tmp_path, options, 
     [(("--set", "time=1h"), "optim.time 1h"), (("--set", "batch_size=auto"), "optim.batch_size auto")],
 )
 def test_a_study_has_a_length_and_batches_of_its_own(vit, tmp_path, options, words):
-    refused(vit("study", "digits", *options, "--out", tmp_path), 2, words)
+    vit("study", "digits", *options, "--out", tmp_path).failed(2, words)

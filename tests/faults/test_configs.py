@@ -10,7 +10,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.commands.test_train_errors import refused
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.training.train_options import read_words
 from vit.errors import UsageError
@@ -128,7 +127,7 @@ def test_a_value_out_of_its_range_is_refused_by_its_key():
 def test_it_is_refused_before_data_are_read(vit, tmp_path, monkeypatch, key, value, words):
     monkeypatch.chdir(tmp_path)
     answer = vit("train", NOWHERE, "--network", "vit_tiny_patch16_224", f"--{key}", value, "--out", "runs")
-    refused(answer, 2, key.rpartition(".")[2], *words)
+    answer.failed(2, key.rpartition(".")[2], *words)
     assert not list(tmp_path.iterdir())
 
 
@@ -145,7 +144,7 @@ def test_it_is_refused_before_data_are_read(vit, tmp_path, monkeypatch, key, val
 def test_a_key_that_stands_twice(vit, tmp_path, text, words):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(text)
-    refused(vit("train", "--config", recipe, "--out", tmp_path), 2, "recipe.yaml", *words)
+    vit("train", "--config", recipe, "--out", tmp_path).failed(2, "recipe.yaml", *words)
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 
@@ -201,7 +200,7 @@ def test_numbers_as_people_write_them(vit, tmp_path, text, value):
 )
 def test_what_this_machine_has_not(vit, tmp_path, monkeypatch, options, words):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    refused(vit("train", NOWHERE, *options, "--out", tmp_path / "runs"), 2, *words)
+    vit("train", NOWHERE, *options, "--out", tmp_path / "runs").failed(2, *words)
     assert not list(tmp_path.iterdir())
 
 

@@ -15,7 +15,6 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.data.pixels import images
@@ -166,7 +165,7 @@ def a_table_in_latin_1(root):
 def test_what_cannot_be_trained_on(vit, tmp_path, make, words):
     (tmp_path / "in").mkdir()
     data = make(tmp_path / "in")
-    refused(vit("train", data, *TINY, "--out", tmp_path / "runs"), 3, *words)
+    vit("train", data, *TINY, "--out", tmp_path / "runs").failed(3, *words)
     assert os.listdir(tmp_path) == ["in"]
 
 
@@ -188,7 +187,7 @@ def test_only_commands_that_have_it_name_the_option_for_empty_classes(vit, tmp_p
     an_empty_class(tmp_path)
     place = 2 if line[0] == "data" else 1
     answer = vit(*line[:place], "photos", *line[place:])
-    refused(answer, 3, "photos/dog has no images; remove it")
+    answer.failed(3, "photos/dog has no images; remove it")
     assert ("allow_empty" in answer.err) is has_option
     if has_option:  # this then gets further, or to another complaint
         assert "dog has no images" not in vit(*line, "photos", "--data.allow_empty", "true", "--dry_run").err
@@ -304,8 +303,7 @@ def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colors, tmp_p
         return original(*image)
 
     monkeypatch.setattr(images, "decode_image", killed)
-    answer = vit("train", colors, *LOADING, "--out", tmp_path)
-    refused(answer, 7, "was killed", "--data.num_workers 0", "/dev/shm")
+    vit("train", colors, *LOADING, "--out", tmp_path).failed(7, "was killed", "--data.num_workers 0", "/dev/shm")
     assert not list(tmp_path.glob("**/result.json"))
 
 
@@ -318,7 +316,7 @@ def test_too_little_shared_memory_is_said_and_not_waited_for(vit, colors, tmp_pa
 
     monkeypatch.setattr(torch.Tensor, "share_memory_", full)
     answer = vit("train", colors, *LOADING, "--out", tmp_path)
-    refused(answer, 7, "found no room", "--data.num_workers 0", "/dev/shm is small")
+    answer.failed(7, "found no room", "--data.num_workers 0", "/dev/shm is small")
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from tests.commands.test_train_errors import refused
 from tests.runs import at_step, checkpoint, die, run_folder, same_end, trained
 from tests.tables import rows
 from vit.checkpoints.load import load
@@ -197,14 +196,14 @@ def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, action):
 )  # fmt: skip
 def test_where_it_cannot_be(vit, digits_run, here, words, said):
     words = [digits_run.path if word == "RUN" else word for word in words]
-    refused(vit("train", "cifar100", *words), 2, *said)
+    vit("train", "cifar100", *words).failed(2, *said)
     assert not list(here.iterdir())
 
 
 @pytest.mark.faults("K11", simulated="the import of peft fails")
 def test_without_peft_it_says_how_to_install_it(vit, digits_run, here, without_peft):
     answer = vit("train", "cifar100", "--lora", 8, "--init_from", digits_run.path)
-    refused(answer, 2, "--lora needs peft; ", " -m pip install -e ", "[lora]")
+    answer.failed(2, "--lora needs peft; ", " -m pip install -e ", "[lora]")
     assert not list(here.iterdir())
 
 
