@@ -3,20 +3,18 @@
 import base64
 import hashlib
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
+
+from tests.loopback import Loopback, send
 
 LARGE = 10_000  # bytes; such files go by LFS
 
 
-class ModelHub:
+class ModelHub(Loopback):
     """Answers what huggingface_hub asks for an upload and a download.
 
     Attributes:
-        address: http://127.0.0.1:PORT
         files: {OWNER/NAME: {path: content}} of the newest commits.
         private: {OWNER/NAME: whether it is}.
         commits: number of commits of each repository.
@@ -26,6 +24,7 @@ class ModelHub:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.files: dict[str, dict[str, bytes]] = {}
         self.private: dict[str, bool] = {}
         self.commits: dict[str, int] = {}
@@ -33,22 +32,6 @@ class ModelHub:
         self.cuts, self.cut_at = 0, ""
         self.changed = lambda: None
         self.lfs: dict[str, bytes] = {}
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do(self) -> None:
-                outer.answer(self)
-
-            do_GET = do_HEAD = do_POST = do_PUT = do
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
 
     def commit(self, name: str) -> str:
         return hashlib.sha1(f"{name} {self.commits[name]}".encode(), usedforsecurity=False).hexdigest()
@@ -147,26 +130,3 @@ def entry(path: str, content: bytes) -> dict[str, object]:
         found["oid"] = "0" * 40
         found["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
     return found
-
-
-def send(request: BaseHTTPRequestHandler, status: int, content: object, headers: dict[str, str] | None = None) -> None:
-    body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    request.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-        request.send_header(name, value)
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(body)
-
-
-@contextmanager
-def running_model_hub() -> Iterator[ModelHub]:
-    hub = ModelHub()
-    thread = threading.Thread(target=hub.server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.server.shutdown()
-        hub.server.server_close()
-        thread.join()

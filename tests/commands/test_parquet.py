@@ -6,7 +6,7 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from tests.data.parquet.hub import Repository, running_hub
+from tests.data.parquet.hub import Hub, Repository
 from tests.data.parquet.written import rows_of, write
 from tests.runs import run_folder, trained
 from tests.tables import rows
@@ -90,7 +90,7 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
 def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):
     content = write(here / "t.parquet", *rows_of(colors, NAMES), NAMES).read_bytes()
     monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
-    with running_hub() as hub:
+    with Hub() as hub:
         hub.repositories["o/plain"] = Repository({"main": {"data/train-00000-of-00001.parquet": content}})
         for name, value in (
             ("HF_HUB_CACHE", str(here / "hf")), ("HF_HUB_OFFLINE", False), ("ENDPOINT", hub.address),

@@ -11,7 +11,7 @@ import torch
 from huggingface_hub import HfApi, ModelCard, constants
 
 from tests.commands.following import next_words
-from tests.commands.model_hub import running_model_hub
+from tests.commands.model_hub import ModelHub
 from vit.checkpoints.load import load
 
 NAME = "me/digits-vit"
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    with running_model_hub() as one:
+    with ModelHub() as one:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(constants, "ENDPOINT", one.address)

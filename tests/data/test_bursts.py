@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.data.parquet.written import rows_of, write
-from tests.data.shards.server import serving
+from tests.data.shards.server import Server
 from vit.data.checks import bursts, contents
 from vit.data.checks.bursts import with_bursts
 from vit.data.checks.contents import read_contents
@@ -210,7 +210,7 @@ def packed_clips(request, clips: Path, tmp_path: Path, monkeypatch) -> Iterator[
     pack(open_source(str(clips)), tmp_path / "far" / "shards", 2**20, lambda done, total: None)
     write(tmp_path / "far" / "table.parquet", *rows_of(clips, CLASSES), CLASSES)
     clips.rename(tmp_path / "far" / "clips")
-    with serving(tmp_path / "far") as server:
+    with Server(tmp_path / "far") as server:
         server.has_etags = True
         files = sorted(path.relative_to(tmp_path / "far") for path in tmp_path.glob("far/clips/*/*"))
         rows = [f"{server.address}/{file.as_posix()},{file.parent.name}" for file in files]

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.data.shards.server import serving
+from tests.data.shards.server import Server
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
@@ -41,7 +41,7 @@ def test_a_training_on_far_shards_is_killed(vit, shards, tmp_path, monkeypatch):
     """The images come from a server, files are read in every epoch by two loading processes, and the end is the same
     as from the disk."""
     monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
-    with serving(tmp_path) as server:
+    with Server(tmp_path) as server:
         options = (*SHORT, "--data.cache", "none", "--data.num_workers", 2, "--checkpoint_every", "0s")
         address = f"{server.address}/shards"
         process = start(tmp_path, "train", address, *options, "--out", tmp_path / "killed", script=KILLED)

@@ -3,14 +3,13 @@
 import json
 import os
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import timm
 from safetensors.torch import save_file
 
 from tests.forked import run
+from tests.loopback import Loopback, send
 from vit.errors import UsageError
 from vit.weights.hubs import from_timm
 
@@ -26,51 +25,42 @@ except VitError as error:
 CARD = "---\nlicense: other\nlicense_name: made-up-nc\n---\n# A model\n"
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers for o/gated, o/forbidden and o/open; other models do not exist."""
+class Hub(Loopback):
+    """Answers for o/gated, o/forbidden and o/open; other models do not exist.
 
-    def do_GET(self):
-        status, kind, files = 404, "RepoNotFound", self.server.files
-        if "gated" in self.path:
-            status, kind = 401, "GatedRepo"
-        elif "forbidden" in self.path:
-            status, kind = 403, "GatedRepo"
-        elif "/api/models/o/open/tree/" in self.path:
-            tree = [{"type": "file", "path": name, "oid": "0" * 40, "size": len(body)} for name, body in files.items()]
-            return self.answer(200, json.dumps(tree).encode())
-        elif "/api/models/o/open" in self.path:
-            about = {"id": "o/open", "sha": "0" * 40, "siblings": [{"rfilename": name} for name in files]}
-            return self.answer(200, json.dumps(about).encode())
-        elif "o/open" in self.path and self.path.rpartition("/")[2] in files:
-            return self.answer(200, files[self.path.rpartition("/")[2]])
-        return self.answer(status, b"{}", {"X-Error-Code": kind, "X-Error-Message": "not for you"})
+    Attributes:
+        files: {name: content} of o/open.
+    """
 
-    do_HEAD = do_GET
+    def __init__(self, files):
+        super().__init__()
+        self.files = files
 
-    def answer(self, status, body, headers=None):
-        self.send_response(status)
-        about = {"ETag": f'"{hash(body) & 0xFFFFFF:06x}"', "X-Repo-Commit": "0" * 40, "Content-Length": str(len(body))}
-        for name, value in (about | (headers or {})).items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def answer(self, request):
+        path, name = request.path, request.path.rpartition("/")[2]
+        if "gated" in path or "forbidden" in path:
+            said = {"X-Error-Code": "GatedRepo", "X-Error-Message": "not for you"}
+            return send(request, 401 if "gated" in path else 403, {}, said)
+        if "/api/models/o/open/tree/" in path:
+            tree = [{"type": "file", "path": file, "oid": "0" * 40, "size": len(body)}
+                    for file, body in self.files.items()]  # fmt: skip
+            return send(request, 200, tree)
+        if "/api/models/o/open" in path:
+            siblings = [{"rfilename": file} for file in self.files]
+            return send(request, 200, {"id": "o/open", "sha": "0" * 40, "siblings": siblings})
+        if "o/open" in path and name in self.files:
+            body = self.files[name]
+            return send(request, 200, body, {"ETag": f'"{hash(body) & 0xFFFFFF:06x}"', "X-Repo-Commit": "0" * 40})
+        return send(request, 404, {}, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "not for you"})
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     file = tmp_path_factory.mktemp("hub") / "model.safetensors"
     save_file(timm.create_model("test_vit", num_classes=2).state_dict(), file)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     config = json.dumps({"architecture": "test_vit", "num_classes": 2}).encode()
-    server.files = {"model.safetensors": file.read_bytes(), "config.json": config, "README.md": CARD.encode()}
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with Hub({"model.safetensors": file.read_bytes(), "config.json": config, "README.md": CARD.encode()}) as server:
+        yield server.address
 
 
 def asked(source, folder, **variables):

@@ -5,7 +5,7 @@ import time
 import pytest
 from huggingface_hub import constants
 
-from tests.data.parquet.hub import CONVERTED, Repository, running_hub
+from tests.data.parquet.hub import CONVERTED, Hub, Repository
 from tests.data.parquet.written import rows_of, write
 from vit.data.core.dataset_names import check_hub_name
 from vit.data.sources.sources import open_source
@@ -29,7 +29,7 @@ def tables(tmp_path_factory, colors):
 def hub(tables):
     train, test = tables
     files = {"data/train-00000-of-00001.parquet": train, "data/test-00000-of-00001.parquet": test}
-    with running_hub() as one:
+    with Hub() as one:
         card = {"configs": [
             {"config_name": "big",
              "data_files": [{"split": "train", "path": "a/*"}, {"split": "test", "path": "b/**"}]},

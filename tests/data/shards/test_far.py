@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.data.shards.server import serving
+from tests.data.shards.server import Server
 from tests.processes import free_port
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import TableColumns
@@ -32,7 +32,7 @@ def server(colors, tmp_path, monkeypatch):
     pack(open_source(str(colors)), tmp_path / "shards", 6_000, lambda done, total: None)
     monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(far_files, "PATIENCE", QUICK)
-    with serving(tmp_path) as one:
+    with Server(tmp_path) as one:
         yield one
 
 
