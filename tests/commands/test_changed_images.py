@@ -46,8 +46,7 @@ def test_other_contents_under_the_same_names_are_not_compared(vit, here, trained
     (path, *_) = replaced(first, "test", 2)
     second = trained("b", "photos", "--seed", 1)
     third = trained("c", "photos", "--seed", 2)
-    answer = vit("compare", first, second)
-    assert answer.code == 3 and "2 of 8 have the same names and other contents" in answer.err
+    answer = vit("compare", first, second).failed(3, "2 of 8 have the same names and other contents")
     assert "have different test images" in answer.err and path.rpartition("/")[2] in answer.err
     assert vit("compare", second, third).code == 0
     shutil.rmtree(third)

@@ -113,8 +113,7 @@ def test_other_names_have_other_groups(vit, network, tmp_path):
 def test_another_size_and_other_names(vit, folder):
     (folder / "names.txt").write_text("a\nb\nc\n")
     options = ("--image_size", 12, "--patch_size", 4, "--class_names", folder / "names.txt")
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", *options)
-    assert answer.code == 0, answer.err
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", *options).ok()
     assert "4 x 4 -> 3 x 3 patches" in answer.out and "patches of 2 -> 4 pixels" in answer.out
     assert load(folder / "x.ckpt")[1].class_names == ("a", "b", "c")
     (folder / "names.txt").write_text("a\nb\n")

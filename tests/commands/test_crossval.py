@@ -214,9 +214,7 @@ def test_the_help_hides_what_is_refused(vit):
 
 
 def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
-    answer = vit("crossval", "digits", "--network", "vit_nano_patch2_8", "--dry_run")
-    assert answer.code == 0
-    assert "1,294 to 1,295 images each" in answer.out
+    answer = vit("crossval", "digits", "--network", "vit_nano_patch2_8", "--dry_run").ok("1,294 to 1,295 images each")
     assert "Next: vit crossval digits --network vit_nano_patch2_8" in answer.out
     assert not list(here.glob("crossval/*"))
     with pytest.raises(package.errors.UsageError, match="dry run"):
@@ -250,9 +248,7 @@ def test_copies_are_in_one_fold_and_counted(vit, tmp_path, draw_classes):
     assert "stratified, seed 0" in said and "cop" not in said.partition("folds")[2].splitlines()[0]
     for index in (0, 3, 5):
         shutil.copyfile(folder / "blue" / f"{index:02d}.png", folder / "blue" / f"copy{index}.png")
-    answer = vit(*line)
-    assert answer.code == 0, answer.err
-    assert "6 images in 3 bursts of near-duplicates are kept together" in answer.out
+    answer = vit(*line).ok("6 images in 3 bursts of near-duplicates are kept together")
     assert "3, stratified, 3 groups of several images kept whole, seed 0" in answer.out
 
 

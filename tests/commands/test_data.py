@@ -56,8 +56,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
     shutil.copy(photos / "train" / "=cat" / "0.png", photos / "test" / "dog" / "\x1b[31mred\n.png")
     (photos / "train" / "dog" / "<script>alert(1)<.jpg").write_text("<html>")
     (photos / "train" / "dog" / "readme.txt").write_text("no image")
-    answer = vit("data", "check", "photos")
-    assert answer.code == 5
+    answer = vit("data", "check", "photos").failed(5)
     assert "vit: error[5]: photos has 3 errors and 1 warning; see data_check.csv" in answer.err
     assert "3 errors and 1 warning, listed with what to do in data_check.csv" in answer.out
     assert answer.out.strip().splitlines()[-1] == "Next: vit data check photos"

@@ -35,8 +35,7 @@ def data(tmp_path_factory, draw_classes):
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
     """A run of 28 images to train on, 4 to validate and 8 to test."""
-    out = tmp_path_factory.mktemp("run")
-    return trained(out, data, *QUICK)
+    return trained(tmp_path_factory.mktemp("run"), data, *QUICK)
 
 
 @pytest.fixture(scope="module")

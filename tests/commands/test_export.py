@@ -85,8 +85,7 @@ def test_a_checkpoint_without_its_run_is_evaluated_on_data(vit, digits_run, here
 
 
 def test_safetensors_start_another_training(vit, digits_run, here):
-    answer = vit("export", digits_run.path, "--format", "safetensors", "--output", "w.safetensors")
-    assert answer.code == 0 and "random images" in answer.out
+    answer = vit("export", digits_run.path, "--format", "safetensors", "--output", "w.safetensors").ok("random images")
     assert "Next: vit train DATA --init_from w.safetensors" in answer.out
 
 

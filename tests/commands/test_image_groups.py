@@ -142,8 +142,7 @@ def test_a_study_counts_groups(vit, data, tmp_path):
         "--jobs",
         1,
     )
-    told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one")
-    assert told.code == 0, told.err
+    told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one").ok()
     assert "Test error in % on 36 test images of 12 groups" in told.out
     page = (tmp_path / "one" / "report.html").read_text()
     assert "36 test images of 12 groups" in page and "Test images of one group count together" in page

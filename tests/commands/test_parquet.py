@@ -27,8 +27,7 @@ def table(tmp_path_factory, colors):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, table):
     """A run on the table. Tests must not write to it."""
-    out = tmp_path_factory.mktemp("runs")
-    return trained(out, table, *TINY)
+    return trained(tmp_path_factory.mktemp("runs"), table, *TINY)
 
 
 def test_the_training_is_that_of_the_folder(run, colors, here):

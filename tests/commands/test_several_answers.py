@@ -182,8 +182,7 @@ def test_convert_keeps_the_task_and_the_rules(vit, labels_run, here):
 
 
 def test_convert_for_another_image_size_keeps_no_rules(vit, labels_run, here):
-    answer = vit("convert", labels_run.best, "--output", "a.ckpt", "--image_size", 12)
-    assert answer.code == 0, answer.err
+    answer = vit("convert", labels_run.best, "--output", "a.ckpt", "--image_size", 12).ok()
     assert "temperatures and thresholds of the source are not kept" in answer.out
     assert "thresholds of 0.500 to 0.500" in answer.out
     rules = python.load(here / "a.ckpt").multilabel

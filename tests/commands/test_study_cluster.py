@@ -66,8 +66,7 @@ def test_an_executor_that_is_not_installed_says_how(vit, images, monkeypatch, co
 @pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")
 def test_a_queue_that_refuses_the_tasks_is_quoted(vit, images, slurm_answers, command):
     slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account\n", code=1)
-    answer = vit(*command, "--executor", "slurm")
-    assert answer.code == 2, answer.err
+    answer = vit(*command, "--executor", "slurm").failed(2)
     assert "SLURM refuses the job: Batch job submission failed: Invalid account" in answer.err
 
 

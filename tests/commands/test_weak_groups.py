@@ -14,8 +14,7 @@ def test_a_column_of_the_table_is_a_group(vit, digits_run, draw_classes, here):
             label = str((int(row["label"]) + 1) % 10) if is_weak and number % 2 else row["label"]
             table.row((row["path"], label, "forest" if is_weak else "river"))
     columns = ("--image_column", "photo", "--label_column", "kind")
-    answer = vit("evaluate", digits_run.path, "photos.csv", *columns, "--output", "measured")
-    assert answer.code == 0, answer.err
+    answer = vit("evaluate", digits_run.path, "photos.csv", *columns, "--output", "measured").ok()
     assert "weak groups: 1 group has more errors than the other images, beyond chance" in answer.out
     assert "site: forest: 50.0 % of 40 images are wrong, of the others 0.0 %" in answer.out
     found = json.loads((here / "measured" / "metrics.json").read_text())["weak_groups"]

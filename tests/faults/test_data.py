@@ -222,8 +222,7 @@ def odd(draw_classes, tmp_path):
 
 @pytest.mark.faults("D5", "D8", "D9", "D11", "D15", "H3", "H4")
 def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
-    answer = vit("train", odd, *TINY, "--out", tmp_path / "runs")
-    assert answer.code == 0, answer.err
+    answer = vit("train", odd, *TINY, "--out", tmp_path / "runs").ok()
     assert "skipped: 1 file ending in .dng, 1 file ending in .txt, 3 hidden or system files" in answer.out
     assert "differ only in case" in answer.out and "'CAF' (6 images) and 'caf' (6 images)" in answer.out
     assert "\x1b" not in answer.out + answer.err

@@ -75,8 +75,7 @@ def test_pretraining_leaves_a_backbone_without_a_head(here: Path) -> None:
 
 @pytest.mark.faults("L10")
 def test_a_network_that_is_not_a_vit_is_refused_before_a_run_folder_is_made(here: Path) -> None:
-    answer = ask("pretrain", "digits", "--method", "mae", "--network", "resnet18_cifar", "--wandb", "off")
-    assert answer.code == 2
+    answer = ask("pretrain", "digits", "--method", "mae", "--network", "resnet18_cifar", "--wandb", "off").failed(2)
     assert "only for a ViT of our own" in answer.err
     assert "--method diet" in answer.err
     assert not (here / "runs").exists()
