@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from vit.errors import UsageError
 from vit.models.spec import create_network
 from vit.training.optim import (
     LEVELS,
@@ -169,11 +168,6 @@ def test_a_warm_up_of_nearly_all_steps_leaves_one_at_the_highest_rate(network, s
 def test_a_warm_up_is_never_longer_than_10_000_steps():
     assert warmup_steps(OptimConfig(warmup=0.1), 90_000) == 9_000
     assert warmup_steps(OptimConfig(warmup=0.1), 1_000_000) == 10_000
-
-
-def test_muon_needs_blocks():
-    with pytest.raises(UsageError, match="muon, given or of the recipe, needs a transformer"):
-        make_optimizer(create_network("resnet10_small", 10), replace(CONFIG, optimizer="muon"))
 
 
 @pytest.mark.parametrize("name", ["convnext_tiny", "convnext_atto", "convnextv2_tiny"])

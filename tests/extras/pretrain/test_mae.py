@@ -84,8 +84,11 @@ def test_a_network_that_is_not_a_vit_is_refused_before_a_run_folder_is_made(here
 @pytest.mark.faults("L11")
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [("stem=conv", "the stem conv sees"), ("pos_embed=rope2d", "rope2d"), ("pos_embed=none", "without positions")],
-)
+    [
+        ("stem=conv", "the stem conv sees"), ("pos_embed=rope2d", "rope2d"), ("pos_embed=none", "without positions"),
+        ("pool=map", "pool map"),
+    ],
+)  # fmt: skip
 def test_a_vit_whose_patches_do_not_stand_alone_is_refused(here: Path, option: str, reason: str) -> None:
     ask("pretrain", "digits", "--method", "mae", *TINY, f"--model.network.{option}").failed(2, reason)
     assert not (here / "runs").exists()
