@@ -48,6 +48,13 @@ def run(here):
     return make
 
 
+def with_seed(folder, seed, config):
+    """The recipe and the seed of a run."""
+    (folder / "config.yaml").write_text(f"seed: {seed}\n{config}\n")
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+
+
 def test_two_runs(run, capsys):
     run("a", ["cat"] * 90 + ["dog"] * 10)
     run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")
@@ -159,13 +166,6 @@ def test_what_cannot_be_compared(run, here, line, words):
         run_command(compare, [word.replace("HERE", here.name) for word in line])
 
 
-def test_a_finished_run_that_lost_its_predictions(run):
-    run("a", ["cat", "dog"])
-    (run("b", ["cat", "dog"]) / "predictions" / "test.csv").unlink()
-    with pytest.raises(DataError, match=r"b has no predictions/test\.csv; restore"):
-        compare(["a", "b"])
-
-
 def test_other_test_images_are_named(run):
     run("a", ["cat", "dog"])
     run("b", ["cat", "dog"])
@@ -189,6 +189,7 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
 @pytest.mark.parametrize(
     "text",
     [
+        None,
         "",
         "path,label\n",
         ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1,0.9\n",
@@ -198,10 +199,14 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
         ",".join(HEADER[:-1]) + "\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
     ],
 )
-def test_damaged_predictions(run, here, text):
+def test_lost_and_damaged_predictions(run, text):
     run("a", ["cat", "dog"])
-    (run("b", ["cat", "dog"]) / "predictions" / "test.csv").write_text(text)
-    with pytest.raises(DataError, match=r"b/predictions/test\.csv is damaged"):
+    file = run("b", ["cat", "dog"]) / "predictions" / "test.csv"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    words = r"b has no predictions/test\.csv; restore" if text is None else r"b/predictions/test\.csv is damaged"
+    with pytest.raises(DataError, match=words):
         compare(["a", "b"])
 
 
@@ -229,9 +234,7 @@ def test_several_seeds_are_taken_together(run, here, capsys):
     for network, wrong in (("vit", 12), ("cnn", 4)):
         for seed in range(3):
             folder = run(f"{network}{seed}", ["dog"] * wrong + ["cat"] * (100 - wrong), network=network)
-            (folder / "config.yaml").write_text(f"seed: {seed}\nname: {network}{seed}\nmodel: {network}\n")
-            result = json.loads((folder / "result.json").read_text())
-            (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+            with_seed(folder, seed, f"name: {network}{seed}\nmodel: {network}")
     compare(["vit0", "vit1", "vit2", "cnn2", "cnn1", "cnn0"])
     out = capsys.readouterr().out
     assert "differ in their seed alone" in out and "McNemar" not in out
@@ -265,10 +268,7 @@ def test_defaults_of_a_network_that_a_recipe_writes_out_are_no_difference(run, h
 def test_seeds_are_not_compared_on_one_image(run, here):
     for seed in range(2):
         for network in ("vit", "cnn"):
-            folder = run(f"{network}{seed}", ["cat"], network=network)
-            (folder / "config.yaml").write_text(f"seed: {seed}\nmodel: {network}\n")
-            result = json.loads((folder / "result.json").read_text())
-            (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+            with_seed(run(f"{network}{seed}", ["cat"], network=network), seed, f"model: {network}")
     with pytest.raises(DataError, match="one test image, and seeds are compared on two or more"):
         compare(["vit0", "vit1", "cnn0", "cnn1"])
     assert compare(["vit0", "cnn0"]).num_images == 1
@@ -358,9 +358,7 @@ def runs_of_seeds(run, **others):
     for seed in range(3):
         for name, right in {"vit": 8 - seed, "resnet": 4 + seed, **others}.items():
             folder = run(f"{name}{seed}", ["cat"] * right + ["dog"] * (10 - right), network=name)
-            (folder / "config.yaml").write_text(f"model:\n  network: {{name: {name}}}\nseed: {seed}\n")
-            result = json.loads((folder / "result.json").read_text())
-            (folder / "result.json").write_text(json.dumps({**result, "seed": seed}))
+            with_seed(folder, seed, f"model:\n  network: {{name: {name}}}")
 
 
 def test_runs_of_several_seeds_have_a_page(run, here):

@@ -151,12 +151,6 @@ def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, fol
     assert load(folder / "x.ckpt")[1].class_names == ("tench", "a\u2028b", "a\x85b")
 
 
-def test_a_list_with_a_repeated_name_is_refused(vit, folder):
-    (folder / "names.txt").write_text("a\nb\na\n")
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
-    refused(answer, 3, "'a' in line 1 and in line 3")
-
-
 def test_a_list_that_is_not_utf8_is_refused(vit, folder):
     """Its names would be damaged for good."""
     (folder / "names.txt").write_bytes("caf\xe9\nb\nc\n".encode("latin-1"))
@@ -165,9 +159,10 @@ def test_a_list_that_is_not_utf8_is_refused(vit, folder):
     assert not (folder / "x.ckpt").exists()
 
 
-def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
+def test_repeated_names_are_refused_and_spaces_around_a_name_do_not_count(vit, folder):
     options = ("--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
-    for text, words in (("a \nb\na\n", "'a' in line 1 and in line 3"), ("a\n \nc\n", "one name in each line")):
+    twice = "'a' in line 1 and in line 3"
+    for text, words in (("a\nb\na\n", twice), ("a \nb\na\n", twice), ("a\n \nc\n", "one name in each line")):
         (folder / "names.txt").write_text(text)
         refused(vit("convert", folder, *options), 3, words)
     (folder / "names.txt").write_text(" a\t\nsea lion \nc")
