@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,3 +163,11 @@ def finish(folder: Path, process: subprocess.Popen[str], seconds: float) -> tupl
     finally:
         send(belonging(folder), signal.SIGKILL)
         process.communicate()
+
+
+def ended(folder: Path, code: int, *arguments: object, seconds: float = 600, **options: Any) -> tuple[str, str]:
+    """Standard output and error of `vit ARGUMENTS`, started with OPTIONS, which must end by itself with a code."""
+    process = start(folder, *arguments, **options)
+    out, said = finish(folder, process, seconds)
+    assert process.returncode == code, out + said
+    return out, said

@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 
-from tests.processes import finish, linux_only, start
+from tests.processes import ended, linux_only
 from tests.runs import run_folder
 from vit.commands.cli.recipe_options import read_recipe
 
@@ -52,9 +52,8 @@ def weights(run):
 @pytest.mark.parametrize("room", [8, 24, 48])
 def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_path, room):
     script = LIMITED.format(room=room)
-    process = start(tmp_path, "train", *OPTIONS, "--out", tmp_path / "limited", script=script)
-    _, said = finish(tmp_path, process, 300)
-    assert process.returncode == 0 and "Traceback" not in said, said
+    _, said = ended(tmp_path, 0, "train", *OPTIONS, "--out", tmp_path / "limited", script=script)
+    assert "Traceback" not in said, said
     lines = [line for line in said.splitlines() if "out of memory: starting again in" in line]
     run = run_folder(tmp_path / "limited")
     parts = read_recipe(run / "config.yaml").optim.accumulate
@@ -72,9 +71,8 @@ def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_p
 def test_no_checkpoint_of_the_failed_attempt_is_resumed(vit, colors, tmp_path):
     """config.yaml has two micro-batches already; a checkpoint of whole batches would resume at another image."""
     words = (colors, "--network", "vit_nano_patch2_8", "--batch_size", 8, "--epochs", 4, "--wandb", "off")
-    process = start(tmp_path, "train", *words, "--out", tmp_path / "out", script=KILLED)
-    _, said = finish(tmp_path, process, 600)
-    assert process.returncode == -signal.SIGKILL and "starting again in 2 micro-batches" in said, said
+    _, said = ended(tmp_path, -signal.SIGKILL, "train", *words, "--out", tmp_path / "out", script=KILLED)
+    assert "starting again in 2 micro-batches" in said, said
     run = run_folder(tmp_path / "out")
     assert read_recipe(run / "config.yaml").optim.accumulate == 2
     assert not list((run / "checkpoints").iterdir())

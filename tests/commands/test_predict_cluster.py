@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.processes import environment, finish, start, until
+from tests.processes import ended, environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.commands.predicting import predict_parts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
@@ -114,9 +114,7 @@ def test_tasks_of_slurm_compute_all_parts_and_a_lost_one_is_made_good(vit, comma
     cluster.ask("scancel", "--user=root")
     out, said = finish(here, process, PATIENT)
     assert process.returncode in (0, 5), out + said  # 0: all parts were there before the tasks were cancelled
-    process = start(here, *on_slurm, real=True)
-    out, said = finish(here, process, PATIENT)
-    assert process.returncode == 0, out + said
+    ended(here, 0, *on_slurm, real=True)
     assert (
         "24 images, each with exactly one row, in 5 parts: 1 not_image, 23 ok" in vit("predict", "--merge", "parts").out
     )
@@ -133,9 +131,8 @@ def test_tasks_of_ray_compute_all_parts(vit, command, here, monkeypatch, tmp_pat
     monkeypatch.chdir(here)
     try:
         monkeypatch.setenv("RAY_ADDRESS", machines.address)
-        process = start(here, *command, "--executor", "ray", "--jobs", "2", "--cluster.cpus", "1", real=True)
-        out, said = finish(here, process, PATIENT)
-        assert process.returncode == 0 and "2 tasks of RAY" in said, out + said
+        out, said = ended(here, 0, *command, "--executor", "ray", "--jobs", "2", "--cluster.cpus", "1", real=True)
+        assert "2 tasks of RAY" in said, out + said
         assert "24 images, each with exactly one row, in 5 parts" in vit("predict", "--merge", "parts").out
     finally:
         ray.shutdown()

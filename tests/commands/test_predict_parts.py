@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.processes import finish, finish_all, linux_only, start
+from tests.processes import ended, finish, finish_all, linux_only, start
 from tests.tables import rows
 from vit.checkpoints.locking import alone
 from vit.layout import PartsLayout
@@ -100,9 +100,7 @@ def test_merged_rows_without_a_label_have_the_exit_codes_of_other_predictions(vi
 @pytest.mark.faults("P4")
 def test_a_killed_worker_leaves_no_part_and_others_take_it(vit, digits_run, pictures, tmp_path):
     command = ("predict", digits_run.path, pictures, "--parts", tmp_path / "parts", *SIZE)
-    killed = start(tmp_path, *command, script=IN_A_PART)
-    finish(tmp_path, killed, 300)
-    assert killed.returncode == -signal.SIGKILL
+    ended(tmp_path, -signal.SIGKILL, *command, script=IN_A_PART)
     files = PartsLayout(tmp_path / "parts")
     assert files.manifest_path.is_file() and not files.finished()
     workers = [start(tmp_path, *command) for _ in range(2)]
@@ -195,9 +193,8 @@ def test_one_of_the_processes_that_run_at_the_same_time_compares_the_images(digi
             worker = start(tmp_path, "predict", digits_run.path, pictures, "--parts", parts, *SIZE)
             _, said = finish(tmp_path, worker, 300)
         assert worker.returncode == 0 and "5 of 5 parts are there" in said, said
-        worker = start(tmp_path, "predict", digits_run.path, pictures, "--parts", parts, *SIZE)
-        _, said = finish(tmp_path, worker, 300)
-        assert worker.returncode == 3 and "there is no" in said, said
+        _, said = ended(tmp_path, 3, "predict", digits_run.path, pictures, "--parts", parts, *SIZE)
+        assert "there is no" in said, said
     finally:
         moved.rename(pictures)
 

@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.comparing import differences
-from tests.processes import TWO, finish, start
+from tests.processes import TWO, ended
 from tests.runs import at_step, checkpoint, metrics, run_folder
 from vit.commands.cli.recipe_options import read_recipe
 from vit.data.core import samples
@@ -152,9 +152,7 @@ def killed(folder, step, *words):
     """The run folder of a pretraining that is killed at a step."""
     script = "import os\nfrom vit.commands.training.train_progress import TrainProgress\n"
     script += f"TrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)\n"
-    process = start(folder, "pretrain", *words, "--checkpoint_every", "0s", "--out", "out", script=script)
-    finish(folder, process, 600)
-    assert process.returncode == -signal.SIGKILL
+    ended(folder, -signal.SIGKILL, "pretrain", *words, "--checkpoint_every", "0s", "--out", "out", script=script)
     run = run_folder(folder / "out")
     assert checkpoint(run)["global_step"] == step - 1 and not (run / "backbone.safetensors").exists()
     return run
@@ -215,9 +213,7 @@ def test_two_processes_learn_what_one_learns(colors, tmp_path):
     for name, devices in (("one", ("--devices", 1, "--trainer.accelerator", "cpu")), ("two", TWO)):
         folder = tmp_path / name
         folder.mkdir()
-        process = start(folder, "pretrain", colors, *options, *devices, "--out", "out")
-        _, said = finish(folder, process, 600)
-        assert process.returncode == 0, said
+        ended(folder, 0, "pretrain", colors, *options, *devices, "--out", "out")
         ends[name] = run_folder(folder / "out")
     one, two = (load_file(run / "backbone.safetensors") for run in ends.values())
     assert max(float((value - two[name]).abs().max()) for name, value in one.items()) < 1e-5

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.processes import environment, finish, start, until
+from tests.processes import ended, environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.csv_files import records
 from vit.data.loading.threads import available_cores
@@ -109,17 +109,13 @@ def test_slurm_finds_what_one_machine_finds(cluster, tmp_path, monkeypatch):
     for name, value in cluster.variables.items():
         monkeypatch.setenv(name, value)
     on_slurm = (*STUDY, "--executor", "slurm", "--cluster.cpus", "1")
-    process = start(tmp_path, *on_slurm, "--cluster.partition", "nowhere", real=True)
-    _, said = finish(tmp_path, process, PATIENT)
-    assert process.returncode == 2 and "SLURM refuses the job" in said and "nowhere" in said, said
+    _, said = ended(tmp_path, 2, *on_slurm, "--cluster.partition", "nowhere", real=True)
+    assert "SLURM refuses the job" in said and "nowhere" in said, said
 
-    process = start(tmp_path, *on_slurm, "--jobs", "2", real=True)
-    out, said = finish(tmp_path, process, PATIENT)
-    assert process.returncode == 0 and "tasks of SLURM" in out, out + said
+    out, _ = ended(tmp_path, 0, *on_slurm, "--jobs", "2", real=True)
+    assert "tasks of SLURM" in out, out
     cores = available_cores()  # with as many jobs, a cell has one thread, as on SLURM
-    process = start(tmp_path, *STUDY, "--name", "here", "--jobs", cores, real=True)
-    out, said = finish(tmp_path, process, PATIENT)
-    assert process.returncode == 0, out + said
+    ended(tmp_path, 0, *STUDY, "--name", "here", "--jobs", cores, real=True)
     assert results(tmp_path / "studies" / "digits") == results(tmp_path / "studies" / "here")
 
 
@@ -130,14 +126,11 @@ def test_folds_and_probes_on_slurm_find_what_one_machine_finds(cluster, images, 
     """A fold is a task, and so are all probes of a backbone, because they share its features."""
     for name, value in cluster.variables.items():
         monkeypatch.setenv(name, value)
-    process = start(images, *command, "--name", "there", "--executor", "slurm", "--cluster.cpus", "1", real=True)
-    out, said = finish(images, process, PATIENT)
-    assert process.returncode == 0 and "tasks of SLURM" in out, out + said
+    out, _ = ended(images, 0, *command, "--name", "there", "--executor", "slurm", "--cluster.cpus", "1", real=True)
+    assert "tasks of SLURM" in out, out
     there, here = images / "studies" / "there", images / "studies" / "here"
     assert len(json.loads((there / "jobs" / "submitted.json").read_text())) == num_tasks
-    process = start(images, *command, "--name", "here", "--jobs", available_cores(), real=True)
-    out, said = finish(images, process, PATIENT)
-    assert process.returncode == 0, out + said
+    ended(images, 0, *command, "--name", "here", "--jobs", available_cores(), real=True)
     assert results(there) == results(here) and len(results(here)) == (3 if command is CROSSVAL else 8)
     assert found_in(there) == found_in(here)
 
@@ -211,9 +204,8 @@ def test_ray_finds_paths_from_the_folder_of_the_command(images, monkeypatch, tmp
     machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
     try:
         monkeypatch.setenv("RAY_ADDRESS", machines.address)
-        process = start(images, *command, "--name", "there", "--executor", "ray", "--cluster.cpus", "1", real=True)
-        out, said = finish(images, process, PATIENT)
-        assert process.returncode == 0 and "tasks of Ray" in out, out + said
+        out, _ = ended(images, 0, *command, "--name", "there", "--executor", "ray", "--cluster.cpus", "1", real=True)
+        assert "tasks of Ray" in out, out
         assert len(results(images / "studies" / "there")) == (3 if command is CROSSVAL else 8)
     finally:
         ray.shutdown()

@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from tests.processes import finish, start
+from tests.processes import ended
 from tests.runs import run_folder
 
 SHORT = (
@@ -25,9 +25,8 @@ train_progress.TrainProgress.step = end
 def begun(folder, processes, data, *options):
     """The run folder of processes that Lightning has started, which were ended after step 5."""
     command = (data, *SHORT, "--devices", processes, "--trainer.accelerator", "cpu", *options)
-    process = start(folder, "train", *command, "--out", folder / "begun", script=ENDED)
-    _, said = finish(folder, process, 400)
-    assert process.returncode == 143 and "after step 5, which is saved" in said, said
+    _, said = ended(folder, 143, "train", *command, "--out", folder / "begun", script=ENDED)
+    assert "after step 5, which is saved" in said, said
     return run_folder(folder / "begun")
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tests.forked import popen
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
-from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
+from tests.processes import TWO, belonging, ended, environment, finish, linux_only, send, start, until
 from tests.runs import trained
 from tests.tables import rows
 
@@ -80,9 +80,8 @@ def test_a_process_that_is_killed_ends_the_training(tmp_path):
 @linux_only
 @pytest.mark.faults("X3")
 def test_a_process_that_fails_is_heard_first(tmp_path):
-    process = start(tmp_path, "train", *DIGITS, *TWO, "--out", tmp_path / "runs", script=SPOILT)
-    _, said = finish(tmp_path, process, 300)
-    assert process.returncode == 8 and "Traceback" not in said
+    _, said = ended(tmp_path, 8, "train", *DIGITS, *TWO, "--out", tmp_path / "runs", script=SPOILT)
+    assert "Traceback" not in said, said
     first, second = errors(said)
     assert "ValueError: spoilt here" in first and second.startswith("vit: error[8]: ")
 
@@ -126,9 +125,7 @@ def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, befo
     if after == 1:
         vit("train", "--resume", many, "--devices", 1).ok()
     else:
-        process = start(tmp_path, "train", "--resume", many, "--devices", after, "--trainer.accelerator", "cpu")
-        _, said = finish(tmp_path, process, 400)
-        assert process.returncode == 0, said
+        ended(tmp_path, 0, "train", "--resume", many, "--devices", after, "--trainer.accelerator", "cpu")
     assert same_but_for_rounding(one, many)
     tables = [[row for row in rows(run / "metrics.csv") if row["val/loss"]] for run in (one, many)]
     for first, second in zip(*tables, strict=True):
@@ -140,9 +137,9 @@ def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, befo
 @pytest.mark.faults("R12")
 def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(colors, tmp_path):
     options = ("--data.num_workers", 1, "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")
-    process = start(tmp_path, "train", colors, *options, script=ORPHANED)
-    finish(tmp_path, process, 120)  # whoever belongs to it holds what it writes to open
-    assert process.returncode == -signal.SIGKILL
+    ended(
+        tmp_path, -signal.SIGKILL, "train", colors, *options, script=ORPHANED
+    )  # whoever belongs to it holds its pipes
 
 
 READING = """

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
-from tests.processes import finish, linux_only, start
+from tests.processes import ended, linux_only
 from tests.runs import run_folder, trained
 from tests.tables import rows
 
@@ -17,9 +17,7 @@ ROTARY = ("--model.network.depth", 2, "--model.network.pos_embed", "rope2d_eva")
 @pytest.mark.parametrize(("strategy", "again"), [("fsdp", "false"), ("fsdp", "true"), ("ddp", "true")])
 def test_a_rotary_vit_learns_in_two_processes_what_it_learns_in_one(vit, colors, tmp_path, strategy, again):
     command = ("train", colors, *SHORT, *ROTARY, "--strategy", strategy, "--devices", 2, "--trainer.accelerator", "cpu")
-    process = start(tmp_path, *command, "--trainer.grad_checkpointing", again, "--out", "two")
-    _, said = finish(tmp_path, process, 400)
-    assert process.returncode == 0, said
+    ended(tmp_path, 0, *command, "--trainer.grad_checkpointing", again, "--out", "two")
     assert vit("train", colors, *SHORT, *ROTARY, "--out", tmp_path / "one").code == 0
     assert same_but_for_rounding(run_folder(tmp_path / "one"), run_folder(tmp_path / "two"))
 
@@ -33,9 +31,7 @@ def test_clipping_is_that_of_one_process(vit, colors, tmp_path, options):
     clipped = (*options, "--optim.clip_norm", 0.05)
     two = begun(tmp_path, 2, colors, "--strategy", "fsdp", *clipped)
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
-    process = start(tmp_path, "train", "--resume", two)
-    _, said = finish(tmp_path, process, 400)
-    assert process.returncode == 0, said
+    ended(tmp_path, 0, "train", "--resume", two)
     assert vit("train", "--resume", alone, "--devices", 1).code == 0
 
     def one(name, *more):
@@ -54,9 +50,7 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
     two = begun(tmp_path, 2, colors, "--strategy", "fsdp")
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
 
-    process = start(tmp_path, "train", "--resume", two)
-    _, said = finish(tmp_path, process, 400)
-    assert process.returncode == 0, said
+    ended(tmp_path, 0, "train", "--resume", two)
     vit("train", "--resume", alone, "--devices", 1).ok()
     one = trained(tmp_path / "one", colors, *SHORT)
     assert same_but_for_rounding(one, two) and same_but_for_rounding(one, alone)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.shards.server import Server
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
-from tests.processes import finish, linux_only, start
+from tests.processes import ended, linux_only
 from tests.runs import run_folder
 from vit.data.sources.sources import open_source
 from vit.extras.shards.packing import pack
@@ -44,9 +44,7 @@ def test_a_training_on_far_shards_is_killed(vit, shards, tmp_path, monkeypatch):
     with Server(tmp_path) as server:
         options = (*SHORT, "--data.cache", "none", "--data.num_workers", 2, "--checkpoint_every", "0s")
         address = f"{server.address}/shards"
-        process = start(tmp_path, "train", address, *options, "--out", tmp_path / "killed", script=KILLED)
-        _, said = finish(tmp_path, process, 400)
-        assert process.returncode == -signal.SIGKILL, said
+        ended(tmp_path, -signal.SIGKILL, "train", address, *options, "--out", tmp_path / "killed", script=KILLED)
         killed = run_folder(tmp_path / "killed")
         vit("train", "--resume", killed).ok()
     assert vit("train", shards, *options, "--out", tmp_path / "near").code == 0
