@@ -13,6 +13,7 @@ import pytest
 import vit as package
 from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
+from tests.runs import trained
 from vit.commands.comparing.crossval import crossval_parser, make_crossval_plan
 from vit.commands.training.train_options import to_options
 from vit.console import Reporter
@@ -150,8 +151,7 @@ def test_images_that_the_first_weights_know_are_in_all_that_lasts(vit, killed, t
 @pytest.mark.slow
 def test_a_crossval_from_a_run_on_its_images_keeps_the_warning(vit, table, tmp_path):
     options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off")
-    assert vit("train", table, *options, "--out", tmp_path / "runs").code == 0
-    (run,) = (tmp_path / "runs").glob("*/*/*/")
+    run = trained(tmp_path / "runs", table, *options)
     more = ("--folds", 2, "--jobs", 1, "--init_from", run, "--epochs", 1, "--batch_size", 4, "--wandb", "off")
     answer = vit("crossval", table, *more, "--out", tmp_path).ok()
     assert "has trained on" in answer.err and "right by the networks of other folds" in " ".join(answer.out.split())

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.report.pages import Page
-from tests.runs import run_folder
+from tests.runs import run_folder, trained
 from tests.tables import rows
 from vit.report.run import run_page
 
@@ -20,11 +20,7 @@ QUICK = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.n
 
 @pytest.fixture(scope="module")
 def colors_run(vit, colors, tmp_path_factory):
-    out = tmp_path_factory.mktemp("colors_run")
-    options = ("--epochs", 4, "--precision", "32-true", "--out", out)
-    assert vit("train", colors, *QUICK, *options).code == 0
-    (result,) = out.glob("**/result.json")
-    return result.parent
+    return trained(tmp_path_factory.mktemp("colors_run"), colors, *QUICK, "--epochs", 4, "--precision", "32-true")
 
 
 def measured(folder):
@@ -32,8 +28,7 @@ def measured(folder):
 
 
 def predictions(folder):
-    with open(folder / "predictions.csv", newline="") as file:
-        return list(csv.DictReader(file))
+    return rows(folder / "predictions.csv")
 
 
 def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
@@ -276,8 +271,7 @@ def test_arrays_and_runs_whose_list_was_shortened(vit, digits_run, trained_on, h
 @pytest.mark.faults("K8")
 def test_a_run_finds_its_images_from_any_folder(vit, draw_classes, here, monkeypatch):
     draw_classes(here / "data", ("dark", "light"), 12)
-    assert vit("train", "data", *QUICK, "--epochs", 1, "--out", "runs").code == 0
-    (run,) = (path.parent for path in (here / "runs").glob("**/result.json"))
+    run = trained(here / "runs", "data", *QUICK, "--epochs", 1)
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
     assert vit("evaluate", run).code == 0

@@ -1,6 +1,5 @@
 """`vit evaluate`: which images are measured, whether the run has seen them, and what the page says of them."""
 
-import csv
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ import torch
 import vit as python
 from tests.report.pages import Page
 from tests.runs import trained
+from tests.tables import rows
 from vit.commands.measuring.measured_images import with_model_classes
 from vit.console import Reporter
 from vit.data.core.samples import Samples, Source
@@ -192,8 +192,7 @@ def test_labels_that_a_table_has_changed_since_the_training_are_not_measured_sil
     write()
     found = trained(here / "runs", "table.csv", *QUICK)
     assert vit("evaluate", found, "--output", "same").code == 0
-    with open(found / "splits.csv", newline="") as file:
-        tested = next(row["path"] for row in csv.DictReader(file) if row["split"] == "test")
+    tested = next(row["path"] for row in rows(found / "splits.csv") if row["split"] == "test")
     path = next(path for path in labels if Path(path).samefile(tested))
     labels[path] = "light" if labels[path] == "dark" else "dark"
     write()

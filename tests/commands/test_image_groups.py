@@ -1,6 +1,5 @@
 """Images that belong together, from the command line: every interval counts their groups"""
 
-import csv
 import json
 import re
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.runs import run_folder, trained
+from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
 from vit.inference.scores.intervals import Metric
@@ -72,8 +72,8 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
     assert re.search(r"the training images of the run and other share \d groups? \(0\d", told.err)
     told = vit("evaluate", run, other, "--groups", "(blue|green|red)", "--output", tmp_path / "given")
     assert told.code == 0 and "30 images of 3 groups; 95 % intervals" in told.out and "share" not in told.err
-    with (tmp_path / "given" / "predictions.csv").open() as file:
-        right = np.array([row["label"] == row["predicted"] for row in csv.DictReader(file) if row["label"] == "blue"])
+    predicted = rows(tmp_path / "given" / "predictions.csv")
+    right = np.array([row["label"] == row["predicted"] for row in predicted if row["label"] == "blue"])
     recall = Metric.share(right, np.zeros(10, dtype=np.int64))  # of one group
     interval = f"{100 * recall.low:.2f} to {100 * recall.high:.2f}"
     page = (tmp_path / "given" / "report.html").read_text()

@@ -1,6 +1,5 @@
 """`vit report`: a study's folder becomes an answer, a table and files, whatever of it has finished."""
 
-import csv
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.tables import rows
 from vit.commands.cli.command_line import run_command
 from vit.commands.report import report
 from vit.errors import DataError, UsageError
@@ -59,13 +59,12 @@ def test_a_study_becomes_an_answer_a_table_and_files(folder, capsys):
     summary = json.loads((study / "summary.json").read_text())
     assert " ".join([*summary["answer"], summary["trend"]]) in " ".join(out.split())
     assert [len(summary[name]) for name in ("forecasts", "backtest")] == [8, 6]
-    with open(study / "results.csv", newline="") as file:
-        assert len(list(csv.DictReader(file))) == 30
-    rows = [line.split() for line in out.splitlines()]
-    assert ["images", "vit", "resnet"] in rows
+    assert len(rows(study / "results.csv")) == 30
+    lines = [line.split() for line in out.splitlines()]
+    assert ["images", "vit", "resnet"] in lines
     point = summary["series"][0]["points"][-1]["mean"]
     start = ["10,000", *(f"{100 * point[name]:.2f}" for name in ("value", "low", "high"))]
-    assert [word.strip("()") for row in rows if row[:1] == ["10,000"] for word in row if word != "to"][:4] == start
+    assert [word.strip("()") for row in lines if row[:1] == ["10,000"] for word in row if word != "to"][:4] == start
     assert all(str(study / name) in out for name in FILES)
     assert out.strip().splitlines()[-1].startswith(f"Next: vit report {study} --target 0.9")
 

@@ -1,6 +1,5 @@
 """`vit runs`: every run is a row, whatever state its folder is in."""
 
-import csv
 import errno
 import json
 import os
@@ -14,6 +13,7 @@ import pytest
 
 from tests.browser import browser  # noqa: F401  a fixture
 from tests.report.pages import Page
+from tests.tables import rows
 from vit.checkpoints import locking
 from vit.checkpoints.run import RunDirectory
 from vit.checkpoints.run_list import list_runs
@@ -86,10 +86,9 @@ def test_sorted_filtered_and_limited(vit, folder):
 
 def test_a_table_of_all_runs(vit, folder, here):
     assert vit("runs", folder, "--output", "all.csv").code == 0
-    with open(here / "all.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 6 and {row["state"] for row in rows} == {"finished", "stopped", "damaged"}
-    best = next(row for row in rows if row["accuracy"] == "0.95")
+    runs = rows(here / "all.csv")
+    assert len(runs) == 6 and {row["state"] for row in runs} == {"finished", "stopped", "damaged"}
+    best = next(row for row in runs if row["accuracy"] == "0.95")
     assert (best["data"], best["seconds"]) == ("cats", "90.0")
     assert vit("runs", folder, "--output", "all.csv").code == 2
 
@@ -150,10 +149,8 @@ def test_runs_of_several_labels_show_their_exact_match(vit, labels_run, digits_r
     assert answer.out.splitlines()[0].split()[4:6] == ["exact", "match"]
     assert answer.out.splitlines()[-1].startswith("Next: vit predict runs/tints/vit/2026011")
     assert "accuracy or exact match" in vit("runs", "--output", "all.csv").out.splitlines()[0]
-    with open(here / "all.csv", newline="") as file:
-        assert {(row["data"], row["metric"]) for row in csv.DictReader(file)} >= {
-            ("tints", "exact match"), ("cats", "accuracy")
-        }  # fmt: skip
+    runs = {(row["data"], row["metric"]) for row in rows(here / "all.csv")}
+    assert runs >= {("tints", "exact match"), ("cats", "accuracy")}
 
 
 def test_a_stopped_run_is_finished_if_it_has_a_checkpoint(vit, folder):

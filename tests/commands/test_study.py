@@ -1,6 +1,5 @@
 """`vit study`: a grid of ordinary runs that survives failures and kills."""
 
-import csv
 import json
 import os
 import random
@@ -15,6 +14,7 @@ import pytest
 
 import vit as package
 from tests.processes import belonging, ended, finish, linux_only, start, until
+from tests.tables import rows
 from vit.study.folder import StudyDirectory, collect
 
 pytestmark = pytest.mark.usefixtures("cells_here")  # but those of `whole`, which are processes
@@ -63,9 +63,8 @@ on_digits = pytest.mark.parametrize("given", ["digits"], indirect=True)
 on_files = pytest.mark.parametrize("given", ["files"], indirect=True)
 
 
-def rows(study: Path):
-    with open(study / "results.csv", newline="", encoding="utf-8") as file:
-        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+def timeless(study: Path):
+    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows(study / "results.csv")]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def whole(vit, given, tmp_path_factory):
 @on_digits
 def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
     study, answer = whole
-    found = rows(study)
+    found = timeless(study)
     assert [(row["series"], row["images"], row["seed"]) for row in found] == [
         (f"pool={pool}", images, seed) for pool in ("cls", "mean") for images in given.sizes for seed in ("0", "1")
     ]
@@ -105,12 +104,9 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
 def test_networks_of_a_seed_saw_the_same_nested_images(whole, given):
     study, _ = whole
     seen = {}
-    for row in rows(study):
-        with open(study / row["run"] / "splits.csv", newline="") as file:
-            splits = {
-                name: {line["path"] for line in csv.DictReader(file) if line["split"] == name} for name in ("train",)
-            }
-        seen[row["series"], row["images"], row["seed"]] = splits["train"]
+    for row in timeless(study):
+        splits = rows(study / row["run"] / "splits.csv")
+        seen[row["series"], row["images"], row["seed"]] = {line["path"] for line in splits if line["split"] == "train"}
     networks = sorted({series for series, _, _ in seen})
     for seed in ("0", "1"):
         for images in given.sizes:
@@ -142,7 +138,7 @@ def test_done_cells_are_never_run_again(vit, whole, given, tmp_path):
     assert "--target 0.95 --margin 0.5" in answer.out, "the next command would answer with another margin"
     assert json.loads((study / "summary.json").read_text())["margin"] == 0.5
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert len(rows(study)) == 12
+    assert len(timeless(study)) == 12
 
 
 @on_digits
@@ -162,8 +158,8 @@ def test_shards_together_are_the_study(vit, whole, given, tmp_path):
     small, _ = given.sizes
     for part in ("1/2", "2/2"):
         assert vit(*given.line, "--sizes", small, "--out", tmp_path, "--shard", part).code == 0
-    found = rows(tmp_path / given.name)
-    assert len(found) == 4 and found == [row for row in rows(whole[0]) if row["images"] == small]
+    found = timeless(tmp_path / given.name)
+    assert len(found) == 4 and found == [row for row in timeless(whole[0]) if row["images"] == small]
 
 
 @linux_only
@@ -191,13 +187,13 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     (victim / "checkpoints").write_text("in the way")  # no checkpoint can be written here
     answer = vit(*given.line, "--out", tmp_path)
     assert answer.code == 5 and "FAILED" in answer.err and "log.txt" in answer.err
-    assert len(rows(study)) == 7
+    assert len(timeless(study)) == 7
     _, protocol, failed = collect(study)
     assert len(failed) == 1 and failed[0].error and "1 failed" in protocol["cells"]
     assert str(failed[0].folder) in (study / "report.html").read_text()
     (victim / "checkpoints").unlink()
     assert vit(*given.line, "--out", tmp_path).code == 0  # it is tried again
-    assert rows(study) == rows(whole[0])
+    assert timeless(study) == timeless(whole[0])
 
 
 @on_files
@@ -251,7 +247,7 @@ def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
     for cache in ("none", "memory"):
         words = (*NANO, *GRID, *FILES, *WORKER, *crops, *length, "--set", f"data.cache={cache}")
         vit("study", given.data, *words, "--out", tmp_path / cache).ok()
-        found.append(rows(tmp_path / cache / given.name))
+        found.append(timeless(tmp_path / cache / given.name))
     assert found[0] == found[1]
 
 
@@ -262,7 +258,7 @@ def test_cells_of_replaced_images_are_run_again(vit, given, tmp_path):
     """Another image under an old name: nothing that was learned from the old one is taken for the new."""
     words = (*given.line, "--sizes", given.sizes[0], "--seeds", "1", "--out", tmp_path)
     answer = vit(*words)
-    assert answer.code == 0 and len(rows(tmp_path / given.name)) == 2, answer.err
+    assert answer.code == 0 and len(timeless(tmp_path / given.name)) == 2, answer.err
     data = shutil.copytree(given.data, tmp_path / "data" / given.name)
     line = [str(data) if word == given.data else word for word in words]
     answer = vit(*line, "--dry_run")
@@ -364,7 +360,7 @@ def test_options_beside_a_network_are_not_overwritten_in_silence(vit, tmp_path):
 
 def same_but_for_kills(whole: Path, study: Path) -> bool:
     """Whether a study that was killed has the results of one that was not, and holds no file of a broken write."""
-    assert rows(study) == rows(whole)
+    assert timeless(study) == timeless(whole)
     assert not [path for path in study.rglob("*") if "partial" in path.name or path.name == ".lock"]
     return True
 

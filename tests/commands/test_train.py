@@ -196,7 +196,7 @@ def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit,
     before = contents(first)
     vit("train", first / "splits.csv", *options).ok()
     assert contents(first) == before
-    (second,) = [path.parent for path in (tmp_path / "runs" / "splits").glob("**/result.json")]
+    second = run_folder(tmp_path / "runs" / "splits")
     again = rows(second / "splits.csv")
     assert [row.pop("name") for row in again] == [row["path"] for row in table]  # a CSV names whole paths
     assert again == [{name: cell for name, cell in row.items() if name != "name"} for row in table]

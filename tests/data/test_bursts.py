@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.data.parquet.written import rows_of, write
 from tests.data.shards.server import Server
+from tests.runs import run_folder
 from vit.data.checks import bursts, contents
 from vit.data.checks.bursts import with_bursts
 from vit.data.checks.contents import read_contents
@@ -261,7 +262,7 @@ def test_a_training_counts_bursts_as_groups(vit, clips: Path, tmp_path: Path) ->
     options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--epochs", 1)
     answer = vit("train", clips, *options, "--init", "random", "--out", tmp_path)
     assert answer.code == 0 and "72 images in 12 bursts" in answer.err + answer.out
-    (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
+    run = run_folder(tmp_path)
     assert "bursts: together" in (run / "config.yaml").read_text()
     tested = read_splits(run / "splits.csv")["test"]
     groups = len({row.group for row in tested})

@@ -1,6 +1,5 @@
 """Data sets that cannot be used, or not quite as they lie, through the command line."""
 
-import csv
 import json
 import os
 import shlex
@@ -16,6 +15,7 @@ import torch
 from PIL import Image
 
 from tests.runs import run_folder
+from tests.tables import rows
 from vit.commands.training import train_progress
 from vit.data.pixels import images
 
@@ -233,15 +233,14 @@ def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
         and class_names.index("10") == class_names.index("1") + 1
     )
     assert "caf\udce9" in class_names and "\U0001f436 new\nline" in class_names
-    with open(run / "splits.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        listed = [row["path"] for row in csv.DictReader(file)]
+    listed = [row["path"] for row in rows(run / "splits.csv")]
     assert len(listed) == 54 and all(map(os.path.isfile, listed))
     vit("evaluate", run, figures=True).ok()
     answer = vit("predict", run, odd, "--recursive", "--gallery", "--output", tmp_path / "rows.jsonl")
     assert answer.code == 0 and "\x1b" not in answer.out + answer.err, answer.err
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert {os.fsencode(row["path"]) for row in rows if row["status"] == "ok"} == set(map(os.fsencode, listed))
-    assert {row["label"] for row in rows} <= {"", *class_names}
+    predicted = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {os.fsencode(row["path"]) for row in predicted if row["status"] == "ok"} == set(map(os.fsencode, listed))
+    assert {row["label"] for row in predicted} <= {"", *class_names}
 
 
 def at_step(number):

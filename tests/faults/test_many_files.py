@@ -1,6 +1,5 @@
 """A hundred thousand files: time to list them, memory to train on and to predict them, a kill in between."""
 
-import csv
 import json
 import os
 import signal
@@ -12,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
+from tests.tables import rows
 
 MANY, FEW, CLASSES = 100_000, 1_000, 10
 ROOT = Path(__file__).parents[2]
@@ -99,8 +100,7 @@ def test_memory_of_prediction_does_not_grow_and_a_kill_loses_no_row(many, digits
     again = said(python(PREDICT, digits_run.path, many / "all", "--recursive", "--output", tmp_path / "all.csv"))
     print(f"1,000 files: {few}; 100,000 after a kill: {again}")
     assert (few["code"], again["code"]) == (0, 0)
-    with open(tmp_path / "all.csv", newline="") as file:
-        paths = [row["path"] for row in csv.DictReader(file) if row["status"] == "ok"]
+    paths = [row["path"] for row in rows(tmp_path / "all.csv") if row["status"] == "ok"]
     assert len(paths) == len(set(paths)) == MANY
     assert again["megabytes"] < 1.1 * few["megabytes"]
 

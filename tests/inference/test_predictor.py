@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 import vit
+from tests.tables import rows
 from vit.data.loading.module import ImageDataModule, LoaderOptions
 from vit.data.pixels.augment import Augment
 from vit.data.sources.sources import open_source
@@ -84,17 +85,14 @@ def test_prediction_sees_what_evaluation_sees(model, colors):
 
 
 def test_digits_written_as_files_are_recognized_as_in_the_run(model, digits_run, tmp_path):
-    import csv
-
     from sklearn.datasets import load_digits
 
     images = np.round(load_digits().images * (255 / 16)).astype(np.uint8)
-    with open(digits_run.path / "predictions" / "test.csv", newline="") as file:
-        rows = list(csv.DictReader(file))[:40]
-    for row in rows:
+    predicted = rows(digits_run.path / "predictions" / "test.csv")[:40]
+    for row in predicted:
         Image.fromarray(images[int(row["path"].removeprefix("digits/"))]).save(tmp_path / f"{row['path'][7:]}.png")
     found = {Path(prediction.path).name[:-4]: prediction for prediction in model.predict(tmp_path)}
-    for row in rows:
+    for row in predicted:
         prediction = found[row["path"].removeprefix("digits/")]
         assert prediction.label == row["predicted"]
         assert prediction.probability == pytest.approx(float(row["probability"]), abs=1e-5)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.processes import TWO, belonging, communicate, finish, linux_only, send, start, until
+from tests.runs import run_folder
 
 OPTIONS = (
     "digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--optim.ema_decay", "0.9",
@@ -50,7 +51,7 @@ def test_processes_end_with_a_checkpoint(tmp_path, launcher, whom, number):
     code = 128 + number
     assert process.returncode != 0 if launcher == "torchrun" else process.returncode == code
     (line,) = [line for line in said.splitlines() if line.startswith("vit: error[")]
-    (run,) = (path.parent for path in tmp_path.glob("runs/**/config.yaml"))
+    run = run_folder(tmp_path / "runs")
     assert line.startswith(f"vit: error[{code}]: ") and f"vit train --resume {run}" in line
     content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert f"after step {content['global_step']:,}, which is saved" in line

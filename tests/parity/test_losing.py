@@ -13,7 +13,7 @@ import torch
 from tests.forked import popen
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, ended, environment, finish, linux_only, send, start, until
-from tests.runs import trained
+from tests.runs import run_folder, trained
 from tests.tables import rows
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
@@ -70,7 +70,7 @@ def test_a_process_that_is_killed_ends_the_training(tmp_path):
         print(f"ended {time.monotonic() - started:.1f} s after the kill")
     finally:
         _, said = finish(tmp_path, process, 30)
-    (run,) = (path.parent for path in tmp_path.glob("runs/**/config.yaml"))
+    run = run_folder(tmp_path / "runs")
     (line,) = errors(said)
     assert process.returncode == 8 and line.startswith("vit: error[8]: another process of this training has ended")
     assert f"vit train --resume {run}" in line and "Traceback" not in said

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.forked import run as run_program
+from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
 
@@ -19,14 +20,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def torchrun(folder, *arguments, processes=2):
-    """Run a program on several processes of this machine."""
+    """A program that must succeed on several processes of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command = [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *arguments]
-    return run_program(command, cwd=folder, env=environment, timeout=600)
+    done = run_program(command, cwd=folder, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,6 @@ def test_evaluation_counts_every_image_once(vit, digits_run, hundred_and_three, 
     assert vit("evaluate", digits_run.path, images, "--output", tmp_path / "one").code == 0
     options = ("evaluate", digits_run.path, images, "--output", tmp_path / "two")
     done = torchrun(tmp_path, "-m", "vit", *options, processes=processes)
-    assert done.returncode == 0, done.stderr
     one, two = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("one", "two"))
     assert one["images"] == two["images"] == 103
     for name, metric in one["metrics"].items():
@@ -78,10 +80,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, hundred_and_three, 
 def test_fewer_images_than_processes_are_evaluated_once(digits_run, odd, tmp_path):
     for name in ("3", "7"):
         shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
-    done = torchrun(
-        tmp_path, "-m", "vit", "evaluate", digits_run.path, tmp_path / "few", "--output", "out", processes=3
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun(tmp_path, "-m", "vit", "evaluate", digits_run.path, tmp_path / "few", "--output", "out", processes=3)
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["images"] == 2
 
 
@@ -97,8 +96,7 @@ def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
     options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 8, "--lr", 1e-12, "--precision",
                "32-true", "--augment", "none", "--optim.optimizer", "sgd", "--wandb", "off")  # fmt: skip
     assert vit("train", tmp_path / "table.csv", *options, "--out", tmp_path / "one").code == 0
-    done = torchrun(tmp_path, ROOT / "train.py", tmp_path / "table.csv", *options, "--out", tmp_path / "two")
-    assert done.returncode == 0, done.stderr
+    torchrun(tmp_path, ROOT / "train.py", tmp_path / "table.csv", *options, "--out", tmp_path / "two")
     one, two = (json.loads(next((tmp_path / name).glob("**/result.json")).read_text()) for name in ("one", "two"))
     assert two["images"] == one["images"] == {"train": 24, "validation": 3, "test": 1}
     assert two["validation"] == pytest.approx(one["validation"], abs=1e-7) and two["correct"] == one["correct"]
@@ -110,18 +108,17 @@ def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
 @pytest.mark.faults("C15")
 def test_what_two_processes_learned_in_bfloat16_one_reads_on_a_cpu(vit, tmp_path):
     options = ("digits", "--epochs", 2, "--batch_size", 128, "--precision", "bf16-mixed", "--wandb", "off")
-    done = torchrun(tmp_path, ROOT / "train.py", *options, "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
-    (result,) = (tmp_path / "runs").glob("**/result.json")
-    assert json.loads(result.read_text())["precision"] == "bf16-mixed"
-    trained = json.loads(result.read_text())
+    torchrun(tmp_path, ROOT / "train.py", *options, "--out", tmp_path / "runs")
+    run = run_folder(tmp_path / "runs")
+    trained = json.loads((run / "result.json").read_text())
+    assert trained["precision"] == "bf16-mixed"
     for precision, tolerance in (("auto", 1e-3), ("32-true", 2e-2)):
         folder = tmp_path / precision
-        vit("evaluate", result.parent, "--device", "cpu", "--precision", precision, "--output", folder).ok()
+        vit("evaluate", run, "--device", "cpu", "--precision", precision, "--output", folder).ok()
         found = json.loads((folder / "metrics.json").read_text())
         for name in ("acc1", "nll"):
             assert found["metrics"][name]["value"] == pytest.approx(trained["metrics"][name]["value"], abs=tolerance)
-    network, _ = load(result.parent / "checkpoints" / "best.ckpt")
+    network, _ = load(run / "checkpoints" / "best.ckpt")
     assert {str(value.dtype) for value in network.parameters()} == {"torch.float32"}
 
 
@@ -132,10 +129,9 @@ def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_pa
     options += ("--data.sampling", "balanced", "--optim.class_weights", "{3: 9, 7: 0.2}", "--optim.accumulate", 2)
     assert vit("train", "digits", *options, "--out", tmp_path / "one").code == 0
     done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--wandb", "offline", "--out", tmp_path / "two")
-    assert done.returncode == 0, done.stderr
     found = []
     for name in ("one", "two"):
-        (run,) = (path.parent for path in (tmp_path / name).glob("**/config.yaml"))
+        run = run_folder(tmp_path / name)
         assert [path.name for path in (tmp_path / name / "digits" / "vit_nano_patch2_8").iterdir()] == [run.name]
         found.append((run, json.loads((run / "result.json").read_text()), rows(run / "metrics.csv")))
     (_, one, alone), (run, two, together) = found

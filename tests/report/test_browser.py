@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import browser  # noqa: F401  a fixture
+from tests.runs import trained
 from vit.report.studies.study_page import write_study_report
 
 PAGES = (
@@ -34,8 +35,7 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
     ):
         vit(*command, drawn=True).ok()
     assert vit("runs", out, "--page", out / "runs.html").code == 0
-    assert vit("train", "digits", *TINY, "--optim.steps", 9, "--seed", 4, "--out", out / "other").code == 0
-    (other,) = (path.parent for path in (out / "other").rglob("result.json"))
+    other = trained(out / "other", "digits", *TINY, "--optim.steps", 9, "--seed", 4)
     assert vit("compare", digits_run.path, other, "--page", out / "compare.html").code == 0
     photos = out / "photos"
     shutil.copytree(colors, photos)

@@ -1,6 +1,5 @@
 """A linear probe: the backbone stays, the head is the best one that validation finds, and the run is like any other."""
 
-import csv
 import itertools
 import json
 import re
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from tests.runs import run_folder
+from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.tasks.losses import TrainingLoss
 from vit.training.network.features import minimize
@@ -40,14 +40,13 @@ def test_the_backbone_stays_and_the_head_is_another(probed, digits_run):
 
 def test_the_kept_penalty_has_the_smallest_validation_loss(probed):
     run, _ = probed
-    with open(run / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    losses = [float(row["val/loss"]) for row in rows]
-    assert len(rows) == 10 and len(set(losses)) > 3
+    fits = rows(run / "metrics.csv")
+    losses = [float(row["val/loss"]) for row in fits]
+    assert len(fits) == 10 and len(set(losses)) > 3
     result = json.loads((run / "result.json").read_text())
     assert result["best_epoch"] == int(np.argmin(losses))
     assert result["validation"]["val/loss"] == pytest.approx(min(losses))
-    training = [float(row["train/loss"]) for row in rows]
+    training = [float(row["train/loss"]) for row in fits]
     assert all(later <= sooner + 1e-4 for sooner, later in itertools.pairwise(training))
 
 
@@ -55,10 +54,9 @@ def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path)
     """Folding the standardization into the weights loses nothing: the saved network is scored again for result.json."""
     run, answer = probed
     result = json.loads((run / "result.json").read_text())
-    with open(run / "predictions" / "validation.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    share = np.mean([row["label"] == row["predicted"] for row in rows])
-    assert share == pytest.approx(result["validation"]["val/acc1"], abs=1.5 / len(rows)) and share > 0.9
+    right = [row["label"] == row["predicted"] for row in rows(run / "predictions" / "validation.csv")]
+    assert np.mean(right) == pytest.approx(result["validation"]["val/acc1"], abs=1.5 / len(right))
+    assert np.mean(right) > 0.9
     assert "penalty 1/10 " in answer.err and "Best penalty " in answer.out and "epoch" not in answer.err
     assert "the last layer alone" in answer.out and re.search(r"augment +none", answer.out)
     for words in (["predict", run, mixed / "a b.png", "--output", tmp_path / "r.csv"], ["evaluate", run]):

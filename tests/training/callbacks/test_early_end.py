@@ -1,11 +1,11 @@
 """`--patience`: when the learning rate falls, and when the training ends"""
 
-import csv
 import json
 
 import pytest
 
 from tests.runs import run_folder
+from tests.tables import rows
 from vit.training.planning.schedule import end_of_decay
 
 STILL = (  # an accuracy that never rises, three steps an epoch
@@ -18,8 +18,7 @@ def trained(vit, colors, out, *options):
     """(what was shown, {step: learning rate as a fraction of the highest}, result) of a training."""
     answer = vit("train", colors, *STILL, *options, "--out", out).ok()
     run = run_folder(out)
-    with open(run / "metrics.csv", newline="") as file:
-        rates = {int(row["step"]): float(row["lr"]) / 1e-9 for row in csv.DictReader(file)}
+    rates = {int(row["step"]): float(row["lr"]) / 1e-9 for row in rows(run / "metrics.csv")}
     return answer.err + answer.out, rates, json.loads((run / "result.json").read_text())
 
 

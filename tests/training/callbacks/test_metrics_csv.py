@@ -1,11 +1,12 @@
 """metrics.csv survives a kill: rows that were cut short or come after the checkpoint are dropped."""
 
-import csv
 import math
 import time
 
 import pytest
 
+from tests.runs import run_folder
+from tests.tables import rows
 from vit.checkpoints.result import RunResult
 from vit.commands.training import train_progress
 from vit.data.loading.dataset import ImageDataset
@@ -55,9 +56,7 @@ def trained(vit, tmp_path, monkeypatch, steps):
     answer = vit("train", "digits", *TINY, "--optim.steps", steps, "--out", tmp_path).ok()
     assert f", {steps // 10} of them warm-up" in answer.out
     assert "validation 1/" in answer.err and "Best validation" in answer.out  # a part of the steps is not an epoch
-    (metrics,) = tmp_path.glob("**/metrics.csv")
-    with open(metrics, newline="") as file:
-        return shown, list(csv.DictReader(file))
+    return shown, rows(run_folder(tmp_path) / "metrics.csv")
 
 
 def test_a_training_of_100_steps_shows_100_losses(vit, tmp_path, monkeypatch):
