@@ -47,15 +47,8 @@ FOLDER_NAMES = {part for path in named() for part in path.parts[1:] if "." not i
 def test_the_layout_knows_the_files_that_a_user_sees() -> None:
     assert {"config.yaml", "classes.json", "result.json", "best.ckpt", "last.ckpt", "study.json"} <= FILE_NAMES
     assert {
-        "checkpoints",
-        "predictions",
-        "figures",
-        "evaluations",
-        "tensorboard",
-        CELLS,
-        "jobs",
-        "frozen",
-    } == FOLDER_NAMES
+        "checkpoints", "predictions", "figures", "evaluations", "tensorboard", CELLS, "jobs", "frozen",
+    } == FOLDER_NAMES  # fmt: skip
 
 
 def test_no_other_module_names_a_file_or_a_folder_of_a_run() -> None:

@@ -259,15 +259,8 @@ def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network
     answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt").ok()
     assert "WARNING: nothing settles these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
     options = (
-        "--mean",
-        "[0.1, 0.2, 0.3]",
-        "--std",
-        "[0.5, 0.5, 0.5]",
-        "--crop_fraction",
-        0.8,
-        "--interpolation",
-        "bilinear",
-    )
+        "--mean", "[0.1, 0.2, 0.3]", "--std", "[0.5, 0.5, 0.5]", "--crop_fraction", 0.8, "--interpolation", "bilinear",
+    )  # fmt: skip
     answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "b.ckpt", *options)
     assert answer.code == 0 and "WARNING" not in answer.err, answer.err
     found = load(tmp_path / "b.ckpt")[1].preprocess

@@ -129,19 +129,9 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
     line += (
-        "--vary",
-        "optim.lr=0.001,0.002",
-        "--data.groups",
-        PATTERN,
-        "--data.test",
-        0.3,
-        "--set",
-        "model.preprocess.image_size=8",
-        "--set",
-        "model.network.depth=1",
-        "--jobs",
-        1,
-    )
+        "--vary", "optim.lr=0.001,0.002", "--data.groups", PATTERN, "--data.test", 0.3,
+        "--set", "model.preprocess.image_size=8", "--set", "model.network.depth=1", "--jobs", 1,
+    )  # fmt: skip
     told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one").ok()
     assert "Test error in % on 36 test images of 12 groups" in told.out
     page = (tmp_path / "one" / "report.html").read_text()
@@ -180,20 +170,9 @@ def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_pat
     told = study()
     assert told.code == 2 and "holds another study, of other options, images, groups or weights" in told.err
     assert study("--name", "grouped", "--dry_run").code == 0
-    vit(
-        "train",
-        table,
-        "--network",
-        "vit_nano_patch2_8",
-        "--optim.steps",
-        1,
-        "--wandb",
-        "off",
-        "--out",
-        tmp_path / "runs",
-    ).ok()
+    other = trained(tmp_path / "runs", table, "--network", "vit_nano_patch2_8", "--optim.steps", 1, "--wandb", "off")
     cell = next((tmp_path / "photos" / "cells").rglob("result.json")).parent
-    vit("compare", cell, run_folder(tmp_path / "runs")).failed(3, "list different groups of the same test images")
+    vit("compare", cell, other).failed(3, "list different groups of the same test images")
 
 
 def test_series_have_the_same_groups(vit, data, tmp_path):

@@ -44,14 +44,8 @@ def same(one, other):
 
 def test_run_folder_holds_these_files_and_no_others(digits_run):
     expected = {
-        "config.yaml",
-        "classes.json",
-        "splits.csv",
-        "metrics.csv",
-        "result.json",
-        "test_classes.json",
-        "report.html",
-    }
+        "config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json", "test_classes.json", "report.html",
+    }  # fmt: skip
     expected |= {f"checkpoints/{name}.ckpt" for name in ("best", "last")}
     expected |= {f"figures/{name}.png" for name in FIGURES}
     expected |= {f"predictions/{name}.csv" for name in ("validation", "test")}
@@ -69,13 +63,8 @@ def test_result_tells_the_whole_run(digits_run):
     assert set(result["uncalibrated"]) == {"nll", "ece"} and 0.05 < result["temperature"] < 20
     assert load(digits_run.best)[1].temperature == result["temperature"]
     assert set(result["validation"]) == {
-        "val/loss",
-        "val/acc1",
-        "val/acc5",
-        "val/balanced_acc",
-        "val/macro_f1",
-        "val/ece",
-    }
+        "val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece",
+    }  # fmt: skip
     assert result["versions"]["torch"] == torch.__version__.partition("+")[0]
     assert result["images"] == {"train": 1259, "validation": 179, "test": 359}
     assert (result["seed"], result["epochs"], result["steps"], result["batch_size"]) == (3, 2, 18, 128)

@@ -11,16 +11,8 @@ from vit.report.studies.study_figures import gaps, learning_curves
 from vit.study.findings import Interval
 
 HOSTILE = (
-    "$x",
-    "$\\frac{",
-    "a_b^c{",
-    "_hidden",
-    "new\nline\x00\x1b[31m",
-    "é\udce9",
-    "x" * 300,
-    "-->]]><!--",
-    "<b>&amp;",
-)
+    "$x", "$\\frac{", "a_b^c{", "_hidden", "new\nline\x00\x1b[31m", "é\udce9", "x" * 300, "-->]]><!--", "<b>&amp;",
+)  # fmt: skip
 FIGURES = (learning_curves, gaps)
 
 

@@ -12,14 +12,9 @@ from vit.weights.named_model import timm_name, timm_weights
 from vit.weights.open import open_pretrained
 
 SLOWER = (
-    "regnet_x_400mf",
-    "densenet121",
-    "efficientnet_b0",
-    "convnext_tiny",
-    "regnet_y_800mf",
-    "mobilenet_v3_large",
+    "regnet_x_400mf", "densenet121", "efficientnet_b0", "convnext_tiny", "regnet_y_800mf", "mobilenet_v3_large",
     "efficientnet_v2_s",
-)
+)  # fmt: skip
 
 
 def drawn(name, num_classes=1000):

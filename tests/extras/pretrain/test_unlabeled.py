@@ -67,16 +67,8 @@ def test_all_images_of_a_table_are_learned_from_where_labels_do_not_count(vit, c
     assert source.class_names == () and list(source.splits) == ["train"]
     assert list(source.splits["train"].paths) == [*names]
     words = (
-        "--data.labels",
-        "none",
-        "--batch_size",
-        2,
-        "--network",
-        "vit_nano_patch2_8",
-        "--wandb",
-        "off",
-        "--dry_run",
-    )
+        "--data.labels", "none", "--batch_size", 2, "--network", "vit_nano_patch2_8", "--wandb", "off", "--dry_run",
+    )  # fmt: skip
     vit("pretrain", table, *words).ok("4 images to learn from")
 
 
