@@ -151,29 +151,31 @@ def can_mount():
     return done.returncode == 0
 
 
+needs_mount = pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+
+
 def unshared(script, data, folder):
-    """The end of a program with disks of its own."""
-    return run(
-        [sys.executable, "-c", UNSHARED + script, data, folder], timeout=300, cwd=folder, env=environment(folder)
-    )
+    """What a program with disks of its own prints in its last line, as JSON."""
+    words = [sys.executable, "-c", UNSHARED + script, data, folder]
+    done = run(words, timeout=300, cwd=folder, env=environment(folder))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@needs_mount
 @pytest.mark.faults("F2")
 def test_the_error_of_a_full_disk_names_the_file(digits_run, tmp_path):
     """It was "No space left on device", and a probe of 0 bytes stayed in a folder of a run that never began."""
     (tmp_path / "images").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "a.png")
-    done = unshared(WRITTEN, digits_run.path, tmp_path)
-    assert done.returncode == 0, done.stderr
-    ends, left = json.loads(done.stdout.splitlines()[-1])
+    ends, left = unshared(WRITTEN, digits_run.path, tmp_path)
     assert len(ends) == 7 and left == []
     for name, code, words in ends:
         why = "Read-only file system" if name == "r.parquet" else "No space left on device"
         assert code == 7 and why in words and f"{tmp_path}/disk/{name}" in words, (name, words)
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@needs_mount
 @pytest.mark.faults("F2")
 @pytest.mark.parametrize(
     "formats",
@@ -188,22 +190,17 @@ def test_an_export_to_a_full_disk_is_one_line(tmp_path, formats):
     """The writer of torch.export aborts the process there, and others have errors of their own."""
     one_block = make("vit")
     write_checkpoint(checkpoint_content(one_block.description, one_block.network.state_dict()), tmp_path / "m.ckpt")
-    done = unshared(EXPORTED.replace("FORMATS", repr(formats)), tmp_path / "m.ckpt", tmp_path)
-    assert done.returncode == 0, done.stderr
-    ends = json.loads(done.stdout.splitlines()[-1])
+    ends = unshared(EXPORTED.replace("FORMATS", repr(formats)), tmp_path / "m.ckpt", tmp_path)
     assert len(ends) == len(formats)
     for name, code, said, left in ends:
         assert code == 7 and "cannot write" in said and "No space left on device" in said, (name, said)
         assert left == ["fill"], name
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@needs_mount
 @pytest.mark.faults("F1", "F2", "F3")
 def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
-    words = [sys.executable, "-c", UNSHARED + DISKS, colors, tmp_path]
-    done = run(words, timeout=300, cwd=tmp_path, env=environment(tmp_path))
-    assert done.returncode == 0, done.stderr
-    (code, said), locked, left, steps = json.loads(done.stdout.splitlines()[-1])
+    (code, said), locked, left, steps = unshared(DISKS, colors, tmp_path)
     assert code == 7 and "No space left on device" in said and "choose another --out" in said
     assert "WARNING: checkpoints will take up to 0." in said  # said at the start
     assert steps and all(step > 0 for step in steps.values())  # whole ones alone
@@ -212,7 +209,7 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@needs_mount
 @pytest.mark.faults("D22")
 def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path):
     done = subprocess.run(
@@ -224,7 +221,7 @@ def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@needs_mount
 @pytest.mark.faults("W7")
 def test_a_disk_that_fills_up_under_wandb_is_one_warning(colors, tmp_path):
     done = subprocess.run(
