@@ -15,14 +15,9 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
+from tests.data.test_decode import encoded
 from vit.data.core import image_bytes
 from vit.data.pixels.decode import ImageError, decode_image, read_image
-
-
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def error_of(path: os.PathLike[str] | str) -> ImageError:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import pickle
 import zipfile
 
@@ -11,20 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.checkpoints.test_format import Marker
 from vit.errors import CheckpointError
 from vit.weights.file import read_config, read_weights_file
 
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b.bias": torch.ones(4, dtype=torch.bfloat16)}
-
-
-class Marker:
-    """Pickled code that leaves a folder behind when it runs."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 def refused(path, *words):
