@@ -243,6 +243,16 @@ def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def small_timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm's models have few and narrow blocks."""
+    import timm
+
+    from tests.timm_networks import small_create
+
+    monkeypatch.setattr(timm, "create_model", small_create)
+
+
+@pytest.fixture
 def cells_here() -> Iterator[None]:
     """Cells of a study are not processes: for tests in which that changes nothing."""
     from tests.cells import here

@@ -48,7 +48,7 @@ def small_create(name, **options):
 
 
 def small_network(name, image_size=64, seed=0):
-    """A TimmNetwork of a small model, all of whose numbers are drawn. `small_create` must stand for timm's."""
+    """A TimmNetwork of a small model, all of whose numbers are drawn. The fixture `small_timm` is needed."""
     from tests.weights.test_timm_weights import shaken
 
     with torch.random.fork_rng():

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-import timm
 import torch
 
-from tests.timm_networks import SMALL, random_images, small_create, small_network
+from tests.timm_networks import SMALL, random_images, small_network
 from vit.errors import UsageError
 from vit.explain.gradcam import gradcam, last_features
+
+pytestmark = pytest.mark.usefixtures("small_timm")
 
 pytest.importorskip("pytorch_grad_cam")
 IMAGE = 128
@@ -19,11 +20,6 @@ LAYOUTS = {
     "vit_tiny_patch16_224": ("tokens", 8),
     "convnext_atto": ("channels first", 4),
 }
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(timm, "create_model", small_create)
 
 
 def quarters(values):

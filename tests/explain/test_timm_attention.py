@@ -19,12 +19,9 @@ from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 
+pytestmark = pytest.mark.usefixtures("small_timm")
+
 READ = [name for name in VITS if name != "vit_small_patch16_rope_mixed_224"] + ["vit_small_patch16_rope_mixed_224"]
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(timm, "create_model", small_create)
 
 
 def values(module, tokens):

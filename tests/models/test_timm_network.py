@@ -4,13 +4,15 @@ import pytest
 import timm
 import torch
 
-from tests.timm_networks import SMALL, random_images, small_create, small_network
+from tests.timm_networks import SMALL, random_images, small_network
 from vit.errors import UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import fill, head_names
+
+pytestmark = pytest.mark.usefixtures("small_timm")
 
 RESAMPLED = {  # families whose weights depend on the image size, and what changes
     "vit_tiny_patch16_224": "pos_embed",
@@ -25,11 +27,6 @@ RESAMPLED = {  # families whose weights depend on the image size, and what chang
 }
 FIXED = {"hiera_tiny_224": "pos_embed", "cait_xxs24_224": "pos_embed", "botnet26t_256": "height_rel"}
 NO_SUCH_SIZE = ("hiera_tiny_224", "test_maxvit", "test_coatnet", "botnet26t_256", "lambda_resnet26t")
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(timm, "create_model", small_create)
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in FIXED])

@@ -1,25 +1,21 @@
 """LoRA in timm's networks: every adapter changes the answer, and the merged weights give the same answer."""
 
 import pytest
-import timm
 import torch
 from torch import nn
 
 from tests.installed import skip_without
-from tests.timm_networks import BATCH_NORM, SMALL, random_images, small_create, small_network
+from tests.timm_networks import BATCH_NORM, SMALL, random_images, small_network
 from vit.errors import UsageError
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
+pytestmark = pytest.mark.usefixtures("small_timm")
+
 skip_without("peft", "the extra 'lora' is not installed")
 NO_LINEAR = ("convnext_atto",)  # its MLPs are convolutions
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(timm, "create_model", small_create)
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in (*BATCH_NORM, *NO_LINEAR)])
