@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.data.test_sources import labels
 from vit.commands.measuring.measured_images import of_same_task
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import group_notes
@@ -22,12 +23,6 @@ def table(root: Path, content: str | bytes) -> Path:
     path = root / "table.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def labels(source: Source, split: str) -> dict[str, str]:
-    """Path -> class name."""
-    samples = source.splits[split]
-    return dict(zip(samples.paths, (source.class_names[number] for number in samples.labels), strict=True))
 
 
 def test_a_table_without_splits_is_all_training(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from vit.data.core.groups import leaks, with_groups
 from vit.data.core.image_bytes import content_hash
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
-from vit.data.splits.split import fold_numbers, read_fold, read_splits, with_all_splits, with_fold, write_splits
+from vit.data.splits.split import fold_numbers, read_splits, with_all_splits, with_fold, write_splits
 from vit.data.splits.stratified import group_folds, stratified
-from vit.errors import DataError, UsageError
+from vit.errors import DataError
 from vit.training.planning.images import chosen_part, divided
 from vit.training.recipes.image_options import DataConfig
 
@@ -186,18 +186,13 @@ def test_a_class_with_one_image_cannot_be_in_folds():
 
 @pytest.mark.faults("K17")
 @pytest.mark.parametrize(("option", "value"), [
-    ("fold", "0/5"), ("fold", "6/5"), ("fold", "1/1"), ("fold", "five"), ("groups", "(p["), ("groups", "p[0-9]"),
+    ("fold", "0/5"), ("fold", "6/5"), ("fold", "1/1"), ("fold", "five"), ("fold", "2/5/1"),
+    ("groups", "(p["), ("groups", "p[0-9]"),
 ])  # fmt: skip
 def test_a_wrong_fold_or_pattern_is_refused_with_an_example(vit, here, option, value):
     answer = vit("train", "food101", f"--data.{option}={value}")  # whose files are not here: code 3 if they were read
     assert answer.code == 2
     assert f"data.{option}" in answer.err
-
-
-def test_a_fold_is_read():
-    assert read_fold("2/5") == (2, 5)
-    with pytest.raises(UsageError):
-        read_fold("2/5/1")
 
 
 @pytest.mark.faults("D29")
@@ -210,14 +205,6 @@ def test_a_csv_names_groups_in_all_rows_or_in_none(draw_classes, tmp_path, name)
     (tmp_path / "some.csv").write_text("\n".join([f"path,label,{name}", *rows, "a/00.png,a,"][:-1]).replace(",p2", ","))
     with pytest.raises(DataError, match=r"line 4: an empty group"):
         open_source(str(tmp_path / "some.csv"))
-
-
-@pytest.mark.faults("D29")
-def test_a_fold_needs_the_groups_of_all_splits(tmp_path):
-    source = source_of(*patients(40, 3))
-    test = replace(source.splits["train"].select([0, 1]), paths=["x.png", "y.png"], groups=None)
-    with pytest.raises(DataError, match="has groups for train images and none for test images"):
-        with_fold(replace(source, splits={**source.splits, "test": test}), "1/5", 0)
 
 
 @pytest.mark.parametrize("unlabeled", [0, 5])

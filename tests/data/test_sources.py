@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,11 +162,14 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_the_expression_for_folders_of_patients_fits_all_depths(tmp_path: Path) -> None:
-    touch(tmp_path, "cat/p1/a/1.jpg", "cat/p1/b/1.jpg", "dog/p2/1.jpg")
-    source = open_source(str(tmp_path))
-    expression = source.notes[0].partition("--data.groups '")[2].partition("'")[0]
-    assert with_groups(source, expression).splits["train"].groups == ("p1", "p1", "p2")
+@pytest.mark.parametrize(("files", "groups"), [
+    (("cat/p1/a/1.jpg", "cat/p1/b/1.jpg", "dog/p2/1.jpg"), ("p1", "p1", "p2")),
+    (("train/a/p1/1.jpg", "train/a/p2/1.jpg", "train/b/p3/1.jpg"), ("p1", "p2", "p3")),
+])  # fmt: skip
+def test_the_expression_for_folders_of_patients_fits_all_depths(tmp_path: Path, files: Any, groups: Any) -> None:
+    source = open_source(str(touch(tmp_path, *files)))
+    expression = source.notes[-1].partition("--data.groups '")[2].partition("'")[0]
+    assert with_groups(source, expression).splits["train"].groups == groups
 
 
 @pytest.mark.faults("D12")
@@ -235,12 +239,6 @@ def test_folders_of_systems_and_parts_of_data_sets_are_no_classes(tmp_path: Path
     pets = touch(tmp_path / "pets", "images/1.jpg", "Masks/1.png")
     assert "Masks/ and images/, which are parts of a data set and no classes" in refused(pets)
     assert open_source(str(touch(tmp_path / "faces", "mask/1.jpg", "no mask/1.jpg"))).class_names == ("mask", "no mask")
-
-
-def test_folders_of_patients_lead_to_groups(tmp_path: Path) -> None:
-    source = open_source(str(touch(tmp_path, "train/a/p1/1.jpg", "train/a/p2/1.jpg", "train/b/p3/1.jpg")))
-    pattern = source.notes[-1].partition("--data.groups '")[2].partition("'")[0]
-    assert with_groups(source, pattern).splits["train"].groups == ("p1", "p2", "p3")
 
 
 def test_measured_values_are_no_classes(tmp_path: Path) -> None:
