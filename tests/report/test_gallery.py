@@ -4,13 +4,13 @@ import base64
 import io
 import os
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
+from tests.report.pages import Page
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import ResourceError
 from vit.inference.prediction import Prediction
@@ -30,28 +30,6 @@ HOSTILE = [
     "javascript:alert(1)", "{{ 7*7 }}", "{% raw %}", "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe",
     "é\udce9", "</title><script>alert(1)</script>", "</style><script>x</script>",
 ]  # fmt: skip
-
-
-class Page(HTMLParser):
-    """What a browser would see: tags with attributes, and text."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.text, self.comments = [], [], []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-    def handle_comment(self, data):
-        self.comments.append(data)
-
-    def of(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def check(page):
@@ -101,7 +79,7 @@ def test_hostile_names_stay_text(tmp_path, picture, text):
     if text.isprintable():
         assert figures[1]["title"] == f"{text}.png"
         assert page.of("img")[0]["alt"] == named.name
-        assert sum(text in data for data in page.text) >= 3  # title, heading and label
+        assert sum(text in data for data in page.words) >= 3  # title, heading and label
 
 
 @pytest.mark.faults("H1")
@@ -114,7 +92,7 @@ def test_any_text_stays_text(tmp_path_factory, path, label, error):
 
 def test_a_probability_below_1_is_not_shown_as_all(tmp_path):
     page = page_of(tmp_path, [(f"{share}.png", "ok", "red", share, "") for share in (1.0, 0.9999, 0.6)])
-    assert [data for data in page.text if data.endswith(" %")] == ["60.0 %", "> 99.9 %", "100.0 %"]
+    assert [data for data in page.words if data.endswith(" %")] == ["60.0 %", "> 99.9 %", "100.0 %"]
 
 
 def test_a_page_that_appeared_meanwhile_stays(tmp_path):
@@ -146,7 +124,7 @@ def test_thumbnails_are_made_anew(tmp_path, picture):
 
 def test_a_file_that_is_gone_has_no_picture(tmp_path):
     page = page_of(tmp_path, [(str(tmp_path / "gone.png"), "ok", "red", 0.9, "")])
-    text = "".join(page.text)
+    text = "".join(page.words)
     assert not page.of("img") and "no picture" in text and "1 file." in text
 
 
@@ -155,7 +133,7 @@ def test_a_large_folder_shows_the_least_certain_files_and_counts_all(tmp_path, p
     bad = [("x.txt", "not_image", "", None, "no image")] * 2
     rows = [(str(picture), "ok", "red", 0.9, ""), *bad, *((str(picture), "ok", "blue", p, "") for p in (0.8, 0.3, 0.5))]
     page = page_of(tmp_path, rows)
-    text = " ".join("".join(page.text).split())
+    text = " ".join("".join(page.words).split())
     assert "6 files; 2 without a label. The 3 least certain ones are shown, the lowest probability first." in text
     assert re.findall(r"([\d.]+) %red.png", text) == ["30.0", "50.0", "80.0"]
     assert "all blue3 red1" in text
@@ -175,14 +153,14 @@ def test_more_labels_than_filters_are_counted_in_a_table(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_FILTERS", 2)
     page = page_of(tmp_path, [(f"{name}.png", "ok", name, 0.9, "") for name in "aab"] + [("c.png", "ok", "c", 0.9, "")])
     assert len(page.of("input")) == 3
-    assert [data for data in page.text if data in ("c", "1")][-2:] == ["c", "1"]
+    assert [data for data in page.words if data in ("c", "1")][-2:] == ["c", "1"]
 
 
 def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, picture):
     top = ("cat", 0.9), ("dog", 0.8)
     rows = [Prediction(str(picture), "ok", top=top, labels=labels) for labels in (("cat", "dog"), ())]
     page = page_of(tmp_path, rows, thresholds={"cat": 0.5, "dog": 0.5})
-    text = "".join(page.text)
+    text = "".join(page.words)
     assert "cat | dog" in text and "(no label)" in text and "without a label" not in text
     assert len(page.of("img")) == 2
 
@@ -193,7 +171,7 @@ def test_of_several_labels_the_images_nearest_to_a_threshold_come_first(tmp_path
     rows = [Prediction(f"{name}.png", "ok", top=(("cat", 0.5 + distance),)) for name, distance in places.items()]
     bad = Prediction("x.txt", "not_image", error="no image")
     page = page_of(tmp_path, [bad, *rows], thresholds={"cat": 0.5})
-    text = " ".join("".join(page.text).split())
+    text = " ".join("".join(page.words).split())
     words = "The 3 least certain ones are shown, the image with a probability nearest to its threshold first."
     assert words in text and "lowest probability" not in text
     assert [one["title"] for one in page.of("figure")] == ["even.png", "unsure.png", "odd.png"]
