@@ -13,6 +13,7 @@ from vit.weights.formats.huggingface import to_huggingface
 from vit.weights.open import open_pretrained
 
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96, "patch_size": 8}
+TEXT = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 CLASSES = {"num_labels": 7}
 SWIGLU = {"use_swiglu_ffn": True, "num_register_tokens": 4}
 MODELS = [
@@ -94,8 +95,7 @@ def test_what_transformers_vit_has_not_is_refused(name, value):
 def test_a_classifier_on_siglip_reads_the_mean_of_the_patches(has_head, transformers, shaken, ours, same, tmp_path):
     """Its file holds the pooling by attention as well, which transformers' classifier does not read."""
     tower = {**SMALL, "image_size": 32, "vision_use_head": has_head}
-    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
-    config = transformers.SiglipConfig(vision_config=tower, text_config=text, **CLASSES)
+    config = transformers.SiglipConfig(vision_config=tower, text_config=TEXT, **CLASSES)
     theirs = shaken(transformers.SiglipForImageClassification(config))
     theirs.save_pretrained(tmp_path)
     weights, told = load_file(tmp_path / "model.safetensors"), json.loads((tmp_path / "config.json").read_text())
@@ -106,16 +106,14 @@ def test_a_classifier_on_siglip_reads_the_mean_of_the_patches(has_head, transfor
 @pytest.mark.parametrize(("image_size", "is_cut"), [(32, False), (34, True)])
 def test_a_border_that_no_patch_covers_is_said(image_size, is_cut, transformers, tmp_path):
     """SigLIP so400m states 384 pixels, of which 27 patches of 14 see 378."""
-    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
-    config = transformers.SiglipConfig(vision_config={**SMALL, "image_size": image_size}, text_config=text, **CLASSES)
+    config = transformers.SiglipConfig(vision_config={**SMALL, "image_size": image_size}, text_config=TEXT, **CLASSES)
     transformers.SiglipForImageClassification(config).save_pretrained(tmp_path)
     said = "its images of 34 pixels are resized to 32" in str(open_pretrained(str(tmp_path)).facts())
     assert said == is_cut
 
 
 def test_a_classifier_on_clip_is_refused(transformers, tmp_path):
-    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
-    config = transformers.CLIPConfig(vision_config={**SMALL, "image_size": 32}, text_config=text, **CLASSES)
+    config = transformers.CLIPConfig(vision_config={**SMALL, "image_size": 32}, text_config=TEXT, **CLASSES)
     transformers.CLIPForImageClassification(config).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="its classifier reads patches before the last norm"):
         open_pretrained(str(tmp_path))
