@@ -66,6 +66,13 @@ def checkpoint(run: Path, name: str = "last") -> dict[str, Any]:
     return content
 
 
+def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
+    """The weights in a checkpoint, by their names there."""
+    content = torch.load(run / "checkpoints" / f"{name}.ckpt", map_location="cpu", weights_only=True)
+    state: dict[str, torch.Tensor] = content["state_dict"]
+    return state
+
+
 def timeless(run: Path) -> dict[str, Any]:
     """result.json without times."""
     result = json.loads((run / "result.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.processes import ended, linux_only
-from tests.runs import run_folder
+from tests.runs import run_folder, weights
 from vit.commands.cli.recipe_options import read_recipe
 
 # The kernel answers malloc: it gives some MiB more than there are when the first step begins, which needs more.
@@ -40,10 +40,6 @@ Classifier.batch_loss = limited
 OPTIONS = ("digits", "--network", "vit_nano_patch2_8", "--optim.steps", 2, "--batch_size", 1024, "--precision",
            "32-true", "--optim.optimizer", "sgd", "--lr", 0.1, "--keep_state", "true",
            "--wandb", "off")  # fmt: skip
-
-
-def weights(run):
-    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import torch
 import yaml
 from PIL import Image
 
-from tests.runs import run_folder
+from tests.comparing import differences
+from tests.runs import metrics, run_folder, trained, weights
 from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
@@ -31,15 +32,6 @@ def files(folder):
 
 def contents(folder):
     return {name: (folder / name).read_bytes() for name in files(folder)}
-
-
-def weights(run, name="last"):
-    content = torch.load(run / "checkpoints" / f"{name}.ckpt", map_location="cpu", weights_only=True)
-    return content["state_dict"]
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_run_folder_holds_these_files_and_no_others(digits_run):
@@ -148,20 +140,13 @@ def test_config_reads_back(vit, digits_run):
 @pytest.mark.faults("N5")
 def test_same_seed_same_weights_and_another_seed_other_weights(vit, colors, tmp_path):
     options = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--batch_size", 8)
-    options += ("--keep_state", "true", "--wandb", "off", "--out", tmp_path / "first", "--seed", 3)
-    assert vit("train", colors, *options).code == 0
-    first = run_folder(tmp_path / "first")
-    for seed in (3, 4):
-        vit("train", "--config", first / "config.yaml", "--seed", seed, "--out", tmp_path / str(seed)).ok()
-    again, other = run_folder(tmp_path / "3"), run_folder(tmp_path / "4")
-    assert same(weights(again), weights(first))
-    assert same(weights(again, "best"), weights(first, "best"))
-    assert not same(weights(other), weights(first))
-    timeless, expected = (
-        [{k: v for k, v in row.items() if "second" not in k} for row in rows(run / "metrics.csv")]
-        for run in (again, first)
-    )
-    assert timeless == expected
+    first = trained(tmp_path / "first", colors, *options, "--keep_state", "true", "--wandb", "off", "--seed", 3)
+    config = ("--config", first / "config.yaml")
+    again, other = (trained(tmp_path / f"{seed}", *config, "--seed", seed) for seed in (3, 4))
+    assert not differences(weights(again), weights(first))
+    assert not differences(weights(again, "best"), weights(first, "best"))
+    assert differences(weights(other), weights(first))
+    assert metrics(again) == metrics(first)
 
 
 def test_an_option_beats_a_recipe_wherever_it_stands(vit):

@@ -5,10 +5,9 @@ import signal
 from dataclasses import replace
 
 import pytest
-import torch
 
 from tests.comparing import differences
-from tests.runs import run_folder
+from tests.runs import run_folder, weights
 from vit.commands.cli.recipe_options import read_recipe
 from vit.training import trials
 from vit.training.callbacks.metrics_csv import Recorder
@@ -32,10 +31,6 @@ def ten_steps(monkeypatch):
         return plan, replace(pace, step=2400.0)
 
     monkeypatch.setattr(trials, "pace_of", slow)
-
-
-def weights(run):
-    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
 @pytest.mark.slow

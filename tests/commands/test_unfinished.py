@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import vit as package
-from tests.runs import at_step, died, run_folder
+from tests.runs import at_step, died, run_folder, weights
 from vit.errors import UsageError
 from vit.report.run import run_page
 
@@ -152,9 +152,7 @@ def test_a_finished_run_is_trained_further_in_a_new_run(vit, finished, colors, t
     assert without(parent) == without(child)  # and so no recipe for pretrained weights
     assert (run / "splits.csv").read_text() == (finished / "splits.csv").read_text()
     assert "WARNING" not in answer.err  # its test images are those of the parent
-    found, of_parent = (
-        torch.load(one / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"] for one in (run, finished)
-    )
+    found, of_parent = weights(run, "best"), weights(finished, "best")
     assert not all(torch.equal(found[name], of_parent[name]) for name in found)
 
 

@@ -5,7 +5,7 @@ import json
 import torch
 
 from tests.processes import ended
-from tests.runs import run_folder
+from tests.runs import run_folder, weights
 
 SHORT = (
     "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
@@ -32,10 +32,10 @@ def begun(folder, processes, data, *options):
 
 def same_but_for_rounding(one, other):
     """Equal weights, answers and number of steps of two finished runs."""
-    weights = [torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for run in (one, other)]
-    assert weights[0].keys() == weights[1].keys()
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, atol=1e-6, rtol=1e-6, msg=name)
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, atol=1e-6, rtol=1e-6, msg=name)
     results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
     assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
     return True
