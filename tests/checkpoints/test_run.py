@@ -37,8 +37,7 @@ def test_an_unfinished_pretraining_says_how_many_epochs_are_trained(tmp_path):
     assert run.lacking.startswith("1 of 4 epochs")
 
 
-@pytest.mark.faults("H4")
-@pytest.mark.faults("F6")
+@pytest.mark.faults("H4", "F6")
 @given(st.text())
 def test_a_slug_is_one_harmless_part_of_a_path(name):
     made = slug(name)

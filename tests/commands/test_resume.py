@@ -373,8 +373,7 @@ def unfinished(colors, tmp_path_factory):
     return died(tmp_path_factory.mktemp("unfinished"), 8, colors, *DEMANDING)
 
 
-@pytest.mark.faults("K6")
-@pytest.mark.faults("C12")
+@pytest.mark.faults("K6", "C12")
 def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
         (["--resume", uninterrupted], ["is finished"]),

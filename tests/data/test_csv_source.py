@@ -56,8 +56,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
     assert len(source.notes) == 1 and note in source.notes[0]
 
 
-@pytest.mark.faults("D24")
-@pytest.mark.faults("N6")
+@pytest.mark.faults("D24", "N6")
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -127,8 +127,7 @@ def test_empty_class(tmp_path: Path) -> None:
     assert "no training images" in refused(touch(tmp_path / "empty", "a/x", "b/x"), allow_empty=True)
 
 
-@pytest.mark.faults("D6")
-@pytest.mark.faults("N6")
+@pytest.mark.faults("D6", "N6")
 def test_classes_of_the_other_splits(tmp_path: Path) -> None:
     touch(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/1.jpg", "test/a/1.jpg", "test/c/1.jpg")
     source = open_source(str(tmp_path))
@@ -404,8 +403,7 @@ class_names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), mi
 )
 
 
-@pytest.mark.faults("D6")
-@pytest.mark.faults("N6")
+@pytest.mark.faults("D6", "N6")
 @settings(max_examples=15)
 @given(st.sets(class_names, min_size=2, max_size=6), st.data())
 def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: st.DataObject) -> None:

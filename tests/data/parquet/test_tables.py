@@ -309,8 +309,7 @@ def test_several_labels_are_not_taken_for_classes_of_their_own(listed, tmp_path)
     assert open_source(str(file), columns=TableColumns(label="labels")).class_names == ("a", "a|b", "b|c")
 
 
-@pytest.mark.faults("D29")
-@pytest.mark.faults("D37")
+@pytest.mark.faults("D29", "D37")
 def test_groups_in_tables_are_read_as_in_a_csv(listed, tmp_path):
     images, labels = listed
     names = [f"p{number // 4}{' ' * (number % 2)}" for number in range(len(labels))]
