@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import free_port
+
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue", "munged")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 WHY = "needs root and the Debian packages slurmctld, slurmd, slurm-client and munge"
@@ -82,7 +84,7 @@ def slurm(variables: dict[str, str], array_size: int = 1001) -> Iterator[Slurm]:
         array_size: SLURM's MaxArraySize, which is the largest number of an array's task plus one.
     """
     home = Path(tempfile.mkdtemp(prefix="slurm"))  # a short path, because the name of a socket has 108 characters
-    ports = [_free_port() for _ in range(2)]
+    ports = [free_port() for _ in range(2)]
     host = socket.gethostname().partition(".")[0]
     for name in ("state", "spool"):
         (home / name).mkdir()
@@ -126,9 +128,3 @@ def _wait_until_idle(cluster: Slurm) -> None:
     while "idle" not in subprocess.run(["sinfo"], env=cluster.variables, capture_output=True, text=True).stdout:
         assert time.monotonic() < end, "SLURM did not start"
         time.sleep(0.5)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

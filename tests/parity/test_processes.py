@@ -3,31 +3,24 @@
 import json
 import os
 import shutil
-import socket
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.forked import run as run_program
+from tests.processes import ROOT, environment, free_port
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
 
-ROOT = Path(__file__).parents[2]
-
 
 def torchrun(folder, *arguments, processes=2):
     """A program that must succeed on several processes of this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command = [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *arguments]
-    done = run_program(command, cwd=folder, env=environment, timeout=600)
+    command = [*launcher, "--master-addr", "127.0.0.1", "--master-port", free_port(), *arguments]
+    done = run_program(command, cwd=folder, env=environment(folder), timeout=600)
     assert done.returncode == 0, done.stderr
     return done
 

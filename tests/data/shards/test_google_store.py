@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.processes import free_port
 from vit.data.checks.contents import read_contents
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
@@ -44,21 +45,19 @@ def put(folder, *names):
 @pytest.fixture
 def store(tmp_path, colors, monkeypatch):
     """A folder whose files `gs://bucket/` has: the colors as shards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # asks by gRPC, which the emulator has not
     monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "store"
     (folder / "shards").mkdir(parents=True)
     pack(open_source(str(colors)), folder / "shards", 6_000, lambda done, total: None)
-    server = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, "-c", SERVER, port], stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until:
             with socket.socket() as tried:
-                if not tried.connect_ex(("127.0.0.1", port)):
+                if not tried.connect_ex(("127.0.0.1", int(port))):
                     break
             time.sleep(0.1)
         put(folder, *(os.fspath(path.relative_to(folder)) for path in folder.rglob("*.*")))
