@@ -1,11 +1,10 @@
 """docs/architecture.md shows the tree as it is: its table follows from the first line of each module's docstring."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ import pytest
 from PIL import Image
 
 from tests.conftest import ask
+from tests.processes import ROOT
 from vit.commands.cli.command_line import command_parser
 from vit.commands.studies import study_options
 from vit.registry import command_module
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 QUICK = {"predict", "unsure"}  # pages whose blocks run in seconds; the others are slow
 ELSEWHERE = {"change_it": "tests/training/test_own_code.py"}

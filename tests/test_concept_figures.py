@@ -1,11 +1,10 @@
 """The figures of docs/concepts/ are those that the notebooks store, and each is shown with its notebook."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,14 @@
 import re
 import shlex
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import ask
+from tests.processes import ROOT
 from vit.__main__ import COMMANDS
 from vit.commands.cli.recipe_options import shipped_configs
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
 PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
 

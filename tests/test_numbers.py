@@ -1,11 +1,11 @@
 """A measured number on a page has a source beside it: a command that measures it again, or evidence that is kept."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
+
 DOCS = ROOT / "docs"
 KEPT = {name: DOCS / f"{name}.md" for name in ("atlas", "claims", "leaderboard", "results")}  # by scripts
 GENERATED = {*KEPT.values(), DOCS / "architecture.md", DOCS / "faults.md"}

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import vit
+from tests.processes import ROOT
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

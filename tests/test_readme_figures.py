@@ -4,12 +4,12 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
+
 FIGURES = ROOT / "docs" / "figures"
 NUMBERS = json.loads((FIGURES / "numbers.json").read_text(encoding="utf-8"))
 MADE = sorted(name for name, numbers in NUMBERS.items() if "accuracy" in numbers)

@@ -6,14 +6,12 @@
 import re
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import yaml
 
 import vit
-
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT
 
 
 def build_wheel(folder):

@@ -4,12 +4,12 @@ import itertools
 import re
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT
+
 # dat.bcg of R's metafor: log risk ratios of 13 studies and their variances (Colditz et al. 1994)
 BCG = (
     -0.8893, -1.5854, -1.3481, -1.4416, -0.2175, -0.7861, -1.6209, 0.0120, -0.4694, -1.3713, -0.3394, 0.4459, -0.0173,

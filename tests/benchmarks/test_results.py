@@ -4,17 +4,16 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from tests.processes import ROOT
 from vit.commands.studies.study_options import read_words
 from vit.commands.studies.study_series import series_of
 from vit.study.folder import StudyDirectory
 
-ROOT = Path(__file__).parents[2]
 STUDIES = sorted((ROOT / "evidence" / "make" / "studies").glob("*.yaml"))
 KEPT = sorted(path.parent.name for path in (ROOT / "evidence").glob("*/study.json"))
 

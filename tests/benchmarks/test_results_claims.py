@@ -2,12 +2,12 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT
+
 CLAIMS = [
     one["name"]
     for one in tomllib.loads((ROOT / "evidence" / "make" / "rows.toml").read_text(encoding="utf-8"))["claim"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import vit
+from tests.processes import ROOT
 from vit.checkpoints.result import RunResult
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 
-ROOT = Path(__file__).parents[2]
 RESULT = RunResult(
     spec=NetworkSpec("resnet10_small", 2, {"layers": (1, 1, 1, 1)}), image_size=8, parameters=7, flops=9, data="photos",
     num_images={"train": 4, "test": 2}, fingerprints={"train": "a", "test": "b"}, seed=1, epochs=2.5, steps=5,

@@ -4,13 +4,12 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.processes import ROOT
 from tests.terminal import Terminal
 
-ROOT = Path(__file__).parents[2]
 COLOR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)[;\d]*m")
 ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 TIME_LEFT = re.compile(r"([\d,]+)/120 recent loss (\d\.\d{3}), [\d,]+ images/s +(\d+) s left")

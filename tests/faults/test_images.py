@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +15,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.test_decode_hostile import encoded, read_by_a_child, sound_files
+from tests.processes import ROOT
 from vit.data.core.image_header import MAX_SCANS
 from vit.data.pixels.decode import ImageError, decode_image
 from vit.data.pixels.planes import ChannelsError
 from vit.data.pixels.preprocess import Decoding
 
 SOUND = sound_files()
-ROOT = Path(__file__).parents[2]
 
 
 def changed(data, changes):

@@ -6,16 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.processes import ROOT
 from tests.tables import rows
 
 MANY, FEW, CLASSES = 100_000, 1_000, 10
-ROOT = Path(__file__).parents[2]
 
 PREDICT = """
 import json, resource, sys, time

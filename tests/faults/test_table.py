@@ -3,13 +3,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.faults.marks import Mark, marks
 from tests.faults.recording import read
 from tests.faults.table import DOCUMENT, FAILED, FAULTS, NOT_SHOWN, REAL, SIMULATED, State, document, states
+from tests.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
 RECORD = 'run "make faults"'
 
 # Tests of a project of its own, with the same hooks.

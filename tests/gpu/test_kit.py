@@ -6,11 +6,10 @@ import sys
 import time
 from dataclasses import asdict, replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,13 @@ import re
 import subprocess
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 import nbformat
 import pytest
 
+from tests.processes import ROOT
 from tests.test_wheel import build_wheel, empty_environment
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 NAMES = ["attention_from_scratch", "vit_by_hand", "vit_or_cnn", "inside_a_vit", "your_images", "few_labels"]
 SECONDS = 900  # of a cell, on a machine that is busy with other things
