@@ -7,23 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.test_sampler import epochs
 from vit.data.core.samples import Labels
 from vit.data.loading.epoch_order import LANES, ShardOrder
-from vit.data.loading.sampler import Key, TrainSampler
+from vit.data.loading.sampler import TrainSampler
 
 
 def shards_of(sizes: list[int]) -> Labels:
     """Shard of each image, where the images of all shards are listed in turns."""
     return np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-
-
-def batches(sampler: TrainSampler, passes: int) -> list[list[Key]]:
-    found = []
-    for _ in range(passes):
-        for batch in sampler:
-            found.append(batch)
-            sampler.consumed += 1
-    return found
 
 
 sizes = st.lists(st.integers(1, 30), min_size=2, max_size=40)
@@ -50,7 +42,7 @@ def test_a_stop_at_any_batch_and_another_number_of_processes_change_nothing(
     if sum(sizes) < 2 * batch_size or batch_size % world_size:
         return
     order = ShardOrder(shards_of(sizes), seed, batch_size)
-    whole = batches(TrainSampler(order, batch_size), 2)
+    whole = epochs(TrainSampler(order, batch_size), 2)
     stop = data.draw(st.integers(0, len(whole) - 1))
     parts = []
     for rank in range(world_size):
@@ -87,7 +79,7 @@ def test_a_process_reads_its_part_of_the_shards() -> None:
     order = ShardOrder(shards_of([100] * 256), 5, 64)
     read = []
     for rank in range(4):
-        keys = chain.from_iterable(batches(TrainSampler(order, 64, rank, 4), 1))
+        keys = chain.from_iterable(epochs(TrainSampler(order, 64, rank, 4), 1))
         read.append(len({int(order.shards[key.index]) for key in keys}))
     assert max(read) <= 256 // 4 + 2 * order.window
 
