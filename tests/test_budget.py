@@ -12,6 +12,7 @@ PACKAGE = ROOT / "vit"
 LIMITS = {
     "lines of Python in vit/ outside vit/extras/": 42_943,
     "lines of Python in vit/extras/": 6_340,
+    "lines of Python in tests/": 52_168,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
     "words in docs/": 60_100,
@@ -41,6 +42,7 @@ def sizes() -> dict[str, int]:
     return {
         "lines of Python in vit/ outside vit/extras/": sum(map(lines_of, set(modules) - set(extras))),
         "lines of Python in vit/extras/": sum(map(lines_of, extras)),
+        "lines of Python in tests/": sum(map(lines_of, (ROOT / "tests").rglob("*.py"))),
         "files of Python in the fullest folder of vit/": max(map(folders.count, folders)),
         "lines of the longest file of Python in vit/": max(map(lines_of, modules)),
         "words in docs/": sum(map(words_of, pages)),
