@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
     "lines of Python in vit/ outside vit/extras/": 42_943,
-    "lines of Python in vit/extras/": 6_340,
-    "lines of Python in tests/": 52_168,
+    "lines of Python in vit/extras/": 6_339,
+    "lines of Python in tests/": 52_169,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
     "words in docs/": 60_100,
