@@ -58,7 +58,8 @@ class ViTConfig(NetworkConfig):
         drop_path_rate: stochastic depth of the last block (Huang et al. 2016), growing linearly from 0.
 
     Raises:
-        ValueError: a size is below 1, a choice is unknown, or two values do not fit together.
+        UsageError: a value is out of its range, or a choice is unknown.
+        ValueError: two values do not fit together.
     """
 
     image_size: PositiveInt = 224
