@@ -150,7 +150,7 @@ def points(gap: Interval) -> str:
 
 
 def _line(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+    return f"|{'|'.join(map(str, cells))}|"
 
 
 if __name__ == "__main__":

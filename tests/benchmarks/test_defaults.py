@@ -152,7 +152,7 @@ def test_a_positive_difference_is_in_favor_of_vit():
     assert "fastai (first example) on d." in "\n".join(section([*rows, *worse]))
     larger = [{**one, "image_size": 224, "correct": pack(np.arange(100) < 50)} for one in rows]
     small, large = "\n".join(page([*larger, *({**one, "image_size": 96} for one in rows)])).split("### 224 pixels")
-    assert "### 96 pixels" in small and "| +10.3 (" in small and "| +0.0" in large
+    assert "### 96 pixels" in small and "|+10.3 (" in small and "|+0.0" in large
     long = [row("a", LONG, 70), row("a", PEERS[-1], 75), row("b", LONG, 70), row("b", PEERS[-1], 77)]
     assert compare([*rows, *long], PEERS[-1]).overall.value == pytest.approx(-0.06)
     failed = {**rows[1], "failed": "out of memory"}
