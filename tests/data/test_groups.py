@@ -174,7 +174,7 @@ def test_images_without_a_useful_group_are_refused():
     one = source_of([0, 1] * 6, ["same"] * 12)
     with pytest.raises(DataError, match="too few to cut a validation split of whole groups: they are 1 group;"):
         with_all_splits(one, 0.2, 0.2, 0)
-    with pytest.raises(DataError, match="1 groups are too few for 5 folds"):
+    with pytest.raises(DataError, match="too few groups for 5 folds: 1"):
         with_fold(one, "1/5", 0)
 
 

@@ -121,7 +121,7 @@ def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMe
 def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
     known = count_text(answers.num_validation, answers.num_groups)
-    reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
+    reporter.line(f"\nlabels only where the model is sure; thresholds from {known} outside the training")
     if any(row.kept is not None for row in answers.thresholds):
         rows = []
         for row in answers.thresholds:
@@ -145,7 +145,7 @@ def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
     if sets:
         reporter.table(("--coverage", "--sets", "with the true label", "labels in a set"), sets)
     else:
-        reporter.line(f"{_NOT_GUARANTEED}: {known} are too few")
+        reporter.line(f"{_NOT_GUARANTEED} with so few: {known}")
     if answers.novelty is not None:
         unlike = _proportion(answers.novelty.unlike)
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")

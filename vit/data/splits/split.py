@@ -116,7 +116,7 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
     units = len(samples) if samples.groups is None else len(set(samples.groups))
     unit = "image" if samples.groups is None else "group"
     if units < folds:
-        raise DataError(f"{units:,} {unit}s are too few for {folds} folds", f"give fewer folds, or add {unit}s")
+        raise DataError(f"too few {unit}s for {folds} folds: {units:,}", f"give fewer folds, or add {unit}s")
     if samples.groups is None:
         drawn = uniform(1, seed, labels, np.arange(len(labels)))[:, 0]
         result[order[np.lexsort((drawn, labels))]] = np.arange(len(labels)) % folds

@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, log_softmax
 
 from vit.checkpoints.label_rules import NEVER, range_text
+from vit.console import count_of
 from vit.data.core.samples import Labels
 from vit.errors import some_of
 from vit.inference.scores.image_groups import design_effect
@@ -57,7 +58,8 @@ class Temperature:
         """The value and its origin, for people."""
         if self.is_clear:
             return f"{self.fitted:.3f}, fitted on {self.num_images:,} {self.split} images"
-        return f"stays 1: {self.num_images:,} {self.split} images do not tell it from 1 (fitted: {self.fitted:.3f})"
+        images = count_of(self.num_images, f"{self.split} image")
+        return f"stays 1: {images} cannot tell it from 1 (fitted: {self.fitted:.3f})"
 
 
 def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperature:
