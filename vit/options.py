@@ -1,4 +1,4 @@
-"""Options of a command: what a signature or a dataclass says of each, and their values from words, YAML and Python"""
+"""Options of commands and networks: what a signature or dataclass says, and values from words, YAML and Python"""
 
 import inspect
 import os

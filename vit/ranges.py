@@ -1,4 +1,4 @@
-"""Types of numbers in a recipe, whose ranges are checked when they are parsed, and times as texts"""
+"""Types of numbers in recipes and networks, whose ranges are checked when they are parsed, and times as texts"""
 
 import operator
 import re
