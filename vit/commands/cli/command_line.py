@@ -172,14 +172,15 @@ def _store(
 ) -> None:
     """Store the value of an option, as `read` takes it; a key adds to the mapping of the option."""
     name = option.name
+    shown = f"--{name}" if read is read_word and not option.is_positional else name
     if key:
         mapping = values.get(name)
-        item = read(mapping_type(option.kind), value, f"{name}.{key}")
+        item = read(mapping_type(option.kind), value, f"{shown}.{key}")
         values[name] = {**(mapping if isinstance(mapping, dict) else {}), key: item}
     elif option.takes_several:
-        values.setdefault(name, []).append(read(option.kind, value, name))
+        values.setdefault(name, []).append(read(option.kind, value, shown))
     else:
-        values[name] = read(option.kind, value, name)
+        values[name] = read(option.kind, value, shown)
 
 
 @dataclass(frozen=True)
