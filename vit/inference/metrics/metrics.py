@@ -151,7 +151,7 @@ class Measurement:
 
     @property
     def guessing(self) -> list[str]:
-        """A warning where the classes that have images are not shown to be told apart better than by guessing."""
+        """A warning where the balanced accuracy of the classes that have images may be that of guesses."""
         return like_guessing(self.metrics.balanced_accuracy, 1 / sum(row.num_images > 0 for row in self.per_class))
 
     def to_dict(self) -> dict[str, object]:
