@@ -1,8 +1,8 @@
 """Blocks of code in README and guides run on small images, and shown outputs are what the program prints.
 
 `<!-- not run: REASON -->` above a block says why it does not run. A block of `text` below a block that runs, or below
-`<!-- prints: COMMAND -->`, is an output. Each of its lines is printed, but for numbers, names and paths. `...` stands
-for lines that are left out.
+`<!-- prints: COMMAND -->`, is an output. Each of its lines is printed, but for numbers, names and paths, which only a
+kept study has to have, too. `...` stands for lines that are left out.
 """
 
 import contextlib
@@ -343,6 +343,7 @@ def test_blocks_run_and_print_what_is_shown(page, sandbox, tmp_path, monkeypatch
             out = run(block)
         elif block.is_output:
             out = report(block.command) if block.command else out
-            printed = {shape(line) for line in out.splitlines()}
-            missing = [line for line in block.text.splitlines() if line.strip(" .") and shape(line) not in printed]
+            alike = str.strip if block.command else shape
+            printed = {alike(line) for line in out.splitlines()}
+            missing = [line for line in block.text.splitlines() if line.strip(" .") and alike(line) not in printed]
             assert not missing, f"{block.place} shows what is not printed: {missing}\n{out}"

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from definitions import Row, Section
-from kept import Answers, Kept, seeds_of
+from kept import Kept, seeds_of
 from sentences import (
     OF_P,
     accuracy_text,
     compared,
     each_seed,
+    error_of,
     hardware,
     minutes_a_run,
     progress,
@@ -84,15 +85,16 @@ def reference(name: str, names: Sequence[str]) -> str:
     return before if before in names and before != name else names[0]
 
 
-def network_lines(kept: Kept, answers: Answers) -> Iterator[tuple[str, ...]]:
+def network_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     """Cells of a table: network, parameters, accuracy, seeds, each seed, and minutes, at the largest size."""
+    largest = max(cell.num_images for cell in kept.cells)
     for name, cells in seeds_of(kept.cells):
         if not cells:
             yield name, "", "no finished run", "0", "", ""
             continue
         yield (
-            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_text(answers, "", name),
-            seeds_text(kept, len(cells)), each_seed(answers, "", name), minutes_a_run(kept, cells),
+            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_text(error_of(kept, name, largest)),
+            seeds_text(kept, len(cells)), each_seed(kept.answers, "", name), minutes_a_run(kept, cells),
         )  # fmt: skip
 
 
@@ -109,6 +111,6 @@ def _one_size(kept: Kept) -> Iterator[str]:
     shown = [place for place, head in enumerate(heads) if has_seeds or head not in ("seeds", "each seed", "p")]
     yield table_line([heads[place] for place in shown])
     yield table_line(["---"] * len(shown))
-    for name, cells in zip(names, network_lines(kept, kept.answers), strict=True):
+    for name, cells in zip(names, network_lines(kept), strict=True):
         line: tuple[str, ...] = (*cells, *found.get(name, ("", "", "")))
         yield table_line([line[place] for place in shown])

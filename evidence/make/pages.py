@@ -10,7 +10,7 @@ from claims import answers_of, claims_page, lines_of
 from definitions import ROOT, Row, read_evidence
 from figures import FIGURES, draw, draw_lines
 from kept import Answers, Kept, seeds_of
-from sentences import OF_P, accuracy_text, differences, hardware, minutes_text, progress, table_line
+from sentences import OF_P, accuracy_text, differences, hardware, minutes_text, over_images, progress, table_line
 from sizes import draw_curve
 
 README = ROOT / "README.md"
@@ -103,12 +103,12 @@ def _table(columns: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
 
 def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     command = f"`make results ROW={kept.row.name}`"
-    for (_, trained), cells in zip(seeds_of(kept.cells), network_lines(kept, kept.answers), strict=True):
+    for (_, trained), cells in zip(seeds_of(kept.cells), network_lines(kept), strict=True):
         yield (_board_data(kept), *cells, hardware(kept, trained), command)
     if (svc := kept.measured("svc")) is not None:
         yield (
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
-            accuracy_text(svc, "", "SVC", is_random=False), "", "nothing is random",
+            accuracy_text(over_images(float(svc.wrong("", "SVC").mean()), svc.num_images)), "", "nothing is random",
             minutes_text(svc.facts["seconds"]), svc.facts["machine"], command,
         )  # fmt: skip
 

@@ -11,7 +11,6 @@ from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
 from vit.study.findings import ALPHA, CellResult, Difference, Interval
 from vit.study.statistics.paired import Pair, difference, hochberg
-from vit.study.statistics.variance_components import mean_error
 
 OF_P = "A value p is corrected for all comparisons of its list, so a longer list has a larger p for the same pair."
 
@@ -146,21 +145,24 @@ def away_from_zero(interval: Interval) -> str:
     return " to ".join(f"{100 * side:.2f}" for side in sides)
 
 
-def accuracy_text(answers: Answers, condition: str, series: str, *, is_random: bool = True) -> str:
-    """Mean accuracy with its interval: over seeds and test images, or over test images alone.
-
-    The latter is for one seed, and where nothing is random.
-    """
-    wrong = answers.wrong(condition, series)
-    found = (
-        mean_error(wrong)
-        if is_random and len(wrong) > 1
-        else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
-    )
-    words = f"{100 - 100 * found.value:.2f} %"
-    if found.low is None or found.high is None:
+def accuracy_text(error: Interval) -> str:
+    """The accuracy that belongs to an error, with its interval."""
+    words = f"{100 - 100 * error.value:.2f} %"
+    if error.low is None or error.high is None:
         return words
-    return f"{words} ({100 - 100 * found.high:.2f} to {100 - 100 * found.low:.2f})"
+    return f"{words} ({100 - 100 * error.high:.2f} to {100 - 100 * error.low:.2f})"
+
+
+def error_of(kept: Kept, series: str, size: int) -> Interval:
+    """The mean error as the study's own report says it; of one seed, with the interval over test images alone."""
+    points = next(one.points for one in kept.findings.series if one.name == series)
+    mean = next(one.mean for one in points if one.num_images == size)
+    return mean if mean.low is not None else over_images(mean.value, kept.findings.num_test_images)
+
+
+def over_images(error: float, num_images: int) -> Interval:
+    """An error with its interval over test images."""
+    return wilson(error, num_images, NORMAL_QUANTILE)
 
 
 def each_seed(answers: Answers, condition: str, series: str) -> str:

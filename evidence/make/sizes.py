@@ -9,7 +9,7 @@ from pathlib import Path
 from definitions import ROOT, Published
 from figures import stated, write_figure
 from kept import Kept, at
-from sentences import accuracy_text, p_text, table_line
+from sentences import accuracy_text, error_of, p_text, table_line
 
 from vit.report.studies.study_figures import learning_curves
 from vit.study.findings import Difference, Findings, Interval
@@ -37,19 +37,16 @@ def size_lines(kept: Kept) -> Iterator[str]:
 
 def _table(kept: Kept, findings: Findings) -> Iterator[str]:
     """A line for each size: the accuracy of each network, and for each pair the difference of the errors and p."""
-    answers = kept.answers_by_size
     gaps = [{one.num_images: one for one in pair.differences} for pair in findings.comparisons]
     heads = [f"{one.name}, {one.parameters:,} parameters" for one in findings.series]
     heads += [f"errors of {pair.first} minus {pair.second} (points; p)" for pair in findings.comparisons]
     yield table_line(("training images", *heads))
     yield table_line(["---"] * (1 + len(heads)))
     for size in findings.sizes:
-        names = [at(series.name, size) for series in findings.series]
+        points = [next((one for one in series.points if one.num_images == size), None) for series in findings.series]
         found = [
-            f"{accuracy_text(answers, '', name)}{_seeds(kept, len(answers.correct[''][name]))}"
-            if name in answers.correct[""]
-            else ""
-            for name in names
+            f"{accuracy_text(error_of(kept, series.name, size))}{_seeds(kept, len(point.seeds))}" if point else ""
+            for series, point in zip(findings.series, points, strict=True)
         ]
         yield table_line((f"{size:,}", *found, *(_gap(pair[size]) if size in pair else "" for pair in gaps)))
 

@@ -346,7 +346,7 @@ def test_a_network_whose_largest_runs_all_failed_has_a_line(store, tmp_path, cop
         path.with_name("failure.txt").write_text("diverged", encoding="utf-8")
         path.unlink()
     left = store.Kept.of(row)
-    lines = list(network_lines(left, left.answers))
+    lines = list(network_lines(left))
     assert [line[0].partition(" ")[0] for line in lines] == ["ViT", "CNN"] and lines[1][2] == "no finished run"
 
 
@@ -465,13 +465,18 @@ def test_published_accuracies_stand_beside_those_of_the_nearest_size(rows, kept)
 
 
 def test_a_row_of_sizes_has_the_answer_of_its_study(kept):
+    from blocks import network_lines
     from sizes import size_lines
 
     one = kept["fashion_mnist_views"]
     lines = list(size_lines(one))
     assert lines[0].startswith("**Use CNN: 4.3 points fewer errors than ViT with 30,000 images")
     sizes = [line for line in lines if line.startswith(("|300|", "|3,000|", "|30,000|"))]
-    assert len(sizes) == 3 and sizes[2].endswith("**; < 0.001|")  # accuracies, and the difference
+    errors = [series.points[-1].mean for series in one.findings.series]
+    ends = [f"({100 - 100 * error.high:.2f} to {100 - 100 * error.low:.2f})" for error in errors]
+    assert len(sizes) == 3 and re.findall(r"% (\(.*?\))", sizes[2]) == ends  # the intervals of the study's own report
+    assert sizes[2].endswith("**; < 0.001|")  # the difference
+    assert [re.search(r"\(.*\)", line[2])[0] for line in network_lines(one)] == ends
 
 
 def test_a_size_with_missing_seeds_says_so(kept):
