@@ -22,7 +22,7 @@ def test_the_defaults_are_vit_base_of_the_paper() -> None:
     ("values", "num_prefix_tokens", "num_positions", "num_read"),
     [
         ({"pool": "mean"}, 0, 196, None),
-        ({"pool": "map", "num_registers": 4}, 4, 200, None),
+        ({"pool": "map", "num_registers": "4"}, 4, 200, None),  # from Python, in quotes
         ({"pool": "cls_mean", "num_registers": 4, "prefix_positions": False}, 5, 196, None),
         ({"pool": "cls_dist"}, 2, 198, 2),
         ({"prefix_positions": False}, 1, 196, 1),

@@ -91,7 +91,7 @@ class ViTConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self), include_extras=True).items():
-            read_value(kind, getattr(self, name), name)
+            object.__setattr__(self, name, read_value(kind, getattr(self, name), name))  # "12" becomes 12
         if self.image_size % self.patch_size:
             raise ValueError(undivided(self.image_size, self.patch_size))
         if self.embed_dim % self.num_heads:
