@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import vit as api
 from tests.runs import run_folder, trained
 from tests.tables import rows
+from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.commands.measuring import scoring
 from vit.console import Reporter
 from vit.data.core.samples import Samples
@@ -65,11 +67,17 @@ def test_an_ensemble_is_measured_beside_its_models_on_the_same_images(vit, seeds
     assert list(kept["ensemble"]["accuracies"]) == [str(run) for run in seeds]
     gain = kept["ensemble"]["gain"]
     best = max(kept["ensemble"]["accuracies"].values())
-    assert (
-        gain["value"] == pytest.approx(kept["metrics"]["acc1"]["value"] - best)
-        and gain["low"] <= gain["value"] <= gain["high"]
-    )
+    assert gain["value"] == pytest.approx(kept["metrics"]["acc1"]["value"] - best)
+    assert gain["low"] <= gain["value"] <= gain["high"]
     assert "ensemble of 3 models" in (here / "found" / "report.html").read_text()
+    content = read_checkpoint(seeds[1] / "checkpoints" / "best.ckpt")
+    content["vit"]["classes"] = [content["vit"]["classes"][place] for place in (2, 0, 1)]
+    weights = content["state_dict"]
+    weights |= {name: weights[name][[2, 0, 1]] for name in ("network.head.weight", "network.head.bias")}
+    write_checkpoint(content, here / "turned.ckpt")  # the same model, with its classes in another order
+    vit("evaluate", seeds[0], "turned.ckpt", seeds[2], "--output", "turned").ok()
+    turned = json.loads((here / "turned" / "metrics.json").read_text())
+    assert turned["metrics"]["nll"]["value"] == pytest.approx(kept["metrics"]["nll"]["value"])
 
 
 def test_an_image_that_one_model_cannot_take_is_left_out(monkeypatch):
@@ -78,13 +86,11 @@ def test_an_image_that_one_model_cannot_take_is_left_out(monkeypatch):
     chances = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], dtype=np.float32)
     every = {"all": ScoredImages(names, labels, chances),
              "some": ScoredImages(names[1:], labels[1:], chances[1:], {"a": "16 bits for a color"})}  # fmt: skip
-    monkeypatch.setattr(scoring, "score_images", lambda model, *_: every[model])
-    scored, found = scoring.score_together({name: name for name in every}, "images", Samples(names, labels), Reporter())
-    assert (
-        scored.paths == ("b", "c")
-        and scored.labels.tolist() == [1, 0]
-        and np.array_equal(scored.probabilities, chances[1:])
-    )
+    models = {name: SimpleNamespace(class_names=("x", "y"), scored=one) for name, one in every.items()}
+    monkeypatch.setattr(scoring, "score_images", lambda model, *_: model.scored)
+    scored, found = scoring.score_together(models, "images", Samples(names, labels), Reporter())
+    assert scored.paths == ("b", "c") and scored.labels.tolist() == [1, 0]
+    assert np.array_equal(scored.probabilities, chances[1:])
     assert scored.left_out == {"a": "16 bits for a color"} and found.accuracies == {"all": 0.5, "some": 0.5}
 
 

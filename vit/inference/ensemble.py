@@ -55,11 +55,9 @@ def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
         if one.multilabel is not None:
             problem = f"{name} gives an image several labels, and an average has no thresholds"
             raise UsageError(problem, "give one model")
-        if one.class_names != first.class_names:
-            mine, others = set(first.class_names), set(one.class_names)
+        mine, others = set(first.class_names), set(one.class_names)
+        if mine != others:
             what = f"missing of the first: {len(mine - others):,}, new: {len(others - mine):,}"
-            if mine == others:
-                what = "they stand in another order"
             raise UsageError(f"{names[0]} and {name} have different classes: {what}", "give models of the same classes")
         twin = next((number for number, other in enumerate(members[:place]) if _are_same(one, other)), None)
         if twin is not None:

@@ -75,11 +75,14 @@ def score_together(
 ) -> tuple[ScoredImages, EnsembleFinding]:
     """The scores of an ensemble on images that all models read, and its gain over the best of these, in a table."""
     every, seconds = dict[str, ScoredImages](), dict[str, float]()
+    class_names = next(iter(predictors.values())).class_names  # in whose order the labels of images are
     for name, predictor in predictors.items():
         began = time.perf_counter()
         scored = score_images(predictor, words, samples, reporter)
         assert isinstance(scored, ScoredImages)
-        every[name], seconds[name] = scored, time.perf_counter() - began
+        order = [predictor.class_names.index(one) for one in class_names]
+        every[name] = replace(scored, probabilities=scored.probabilities[:, order])
+        seconds[name] = time.perf_counter() - began
     bad = {path: reason for one in every.values() for path, reason in one.left_out.items()}
     every = {name: in_groups(one.without(bad), samples) for name, one in every.items()}
     first = next(iter(every.values()))
