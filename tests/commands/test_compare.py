@@ -253,9 +253,8 @@ def test_defaults_of_a_network_that_a_recipe_writes_out_are_no_difference(run, h
     network = "vit_nano_patch2_8"
     for seed, options in enumerate(({"patch_size": 2}, {"pool": "cls"})):
         folder = run(f"run{seed}", ["cat"] * 4, network=network)
-        (folder / "config.yaml").write_text(
-            json.dumps({"model": {"network": {"name": network} | options}, "seed": seed})
-        )
+        model = {"network": {"name": network} | options, "preprocess": {"image_size": 8}}
+        (folder / "config.yaml").write_text(json.dumps({"model": model, "seed": seed}))
         result = json.loads((folder / "result.json").read_text()) | {"seed": seed}
         result["network"] |= NetworkSpec.named(network, 2, options).to_plain()
         (folder / "result.json").write_text(json.dumps(result))

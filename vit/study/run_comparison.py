@@ -81,7 +81,7 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
     opened = [_open(Path(folder).expanduser()) for folder in folders]
     runs = [run for _, run in opened]
     if len({str(run.result.spec) for run in runs}) > len({run.network for run in runs}):  # imports torch
-        runs = [replace(one, recipe=with_defaults(one.recipe, one.result.spec, one.result.image_size)) for one in runs]
+        runs = [replace(one, recipe=with_defaults(one.recipe)) for one in runs]
     for names in (
         [run.network for run in runs],
         [f"{run.network}/{run.path.resolve().name}" for run in runs],

@@ -16,7 +16,7 @@ from vit.launch import is_first, is_launched
 from vit.registry import PRETRAINING_PLAN
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import NOT_IN_HASH_PARTS, Recipe
-from vit.training.recipes.values import dump, plain, training_options
+from vit.training.recipes.values import dotted, dump, plain, training_options, with_defaults
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -73,7 +73,7 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
     recipe = _on_machine_of(wanted, recipe)
     if plain(recipe) == plain(wanted):
         return recipe
-    if different := list(_differences(plain(recipe), plain(_plan_of(wanted, None).recipe))):  # names stand for values
+    if different := _differences(plain(recipe), plain(_plan_of(wanted, None).recipe)):  # names stand for values
         words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
         raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
     return recipe
@@ -111,7 +111,7 @@ def newest_for_all(
         """The run, and the recipe with what trial steps or a lack of memory decided when the run began."""
         for run, its_recipe in unfinished_runs(plan.recipe, plan.spec.name, plan.source.name):
             begun = _as_begun(plan.recipe, its_recipe)
-            if _deciding(begun) == _deciding(its_recipe):
+            if not _differences(_deciding(begun), _deciding(its_recipe)):
                 reporter.notice(f"--resume auto: going on with {run.path}")
                 return json.dumps([str(run.path), dump(begun)])
         reporter.notice(f"--resume auto: starting a new run, for {plan.recipe.out} has no unfinished one")
@@ -175,10 +175,9 @@ def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
     return plan_of(recipe, listed)
 
 
-def _differences(old: object, new: object, path: str = "") -> Iterator[tuple[str, object, object]]:
-    """(dotted key, value, value) where two trees differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in old | new:
-            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-    elif old != new:
-        yield path, old, new
+def _differences(old: dict[str, object], new: dict[str, object]) -> list[tuple[str, object, object]]:
+    """(dotted key, value, value) where two recipes as plain values differ, with the defaults of their networks."""
+    one, other = dotted(old), dotted(new)
+    if keys := [key for key in one | other if one.get(key) != other.get(key)]:
+        one, other = (dotted(with_defaults(values)) for values in (old, new))  # imports the network
+    return [(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]

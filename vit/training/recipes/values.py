@@ -43,10 +43,13 @@ def dotted(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return flat
 
 
-def with_defaults(values: Mapping[str, Any], spec: NetworkSpec, image_size: int) -> Mapping[str, Any]:
+def with_defaults(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """A recipe as plain values with every option of its network; as it is where this version lacks the network."""
     with suppress(UsageError, KeyError, TypeError):  # a recipe may be damaged
-        return {**values, "model": {**values["model"], "network": {"name": spec.name, **spec.all_options(image_size)}}}
+        model, options = values["model"], {**values["model"]["network"]}
+        spec = NetworkSpec.named(options.pop("name"), 1, options)
+        network = {"name": spec.name, **spec.all_options(model["preprocess"]["image_size"])}
+        return {**values, "model": {**model, "network": network}}
     return values
 
 
