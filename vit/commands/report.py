@@ -56,6 +56,7 @@ def report(
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.measuring.measured_images import images_for_pictures
+    from vit.commands.training.train_progress import next_of
     from vit.report.run.run_page import write_run_report
     from vit.report.run.run_pictures import describe_changed
 
@@ -66,7 +67,7 @@ def report(
     else:
         if num_changed := write_run_report(run, images_for_pictures(path, root, reporter)):
             reporter.notice(describe_changed(num_changed))
-        following = f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery"
+        following = next_of(run, run.finished_result())
     reporter.facts([("report", str(run.report_path))])
     reporter.next_command(following)
     return run.report_path

@@ -18,6 +18,7 @@ from vit.commands.cli.arguments import (
     new_folder,
     path_list,
     path_text,
+    shell_command,
     warn_of_unfinished,
 )
 from vit.console import Reporter, count_of
@@ -175,8 +176,8 @@ def evaluate(
 
         evaluation = replace(evaluation, latency=show_latencies_of_model(reporter, Path(model), predictor))
     recipe = None if run is None else read_recipe(run.config_path)
-    table = Path(data or ("" if recipe is None else recipe.data.source))
-    weak = scoring.weak_groups_of(traits, scored, samples, table, columns, source, class_names)
+    data_name = data or ("" if recipe is None else recipe.data.source)
+    weak = scoring.weak_groups_of(traits, scored, samples, Path(data_name), columns, source, class_names)
     named = model
     network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     if others:
@@ -191,7 +192,12 @@ def evaluate(
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {evaluation.folder}")
     reporter.line(f"page in {files.report_path}")
     more = " --unfinished" * bool(evaluation.unfinished)
-    reporter.next_command(f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}")
+    following = f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}"
+    if measurement.guessing:
+        given = {"root": root, "groups": groups, **columns.by_option}
+        options = recipe.data.places if data is None and recipe is not None else given
+        following = shell_command("vit", "data", "check", data_name, options=options)
+    reporter.next_command(following)
     if evaluation.unreadable:
         bad, reason = next(iter(evaluation.unreadable.items()))
         problem = f"{count_of(len(evaluation.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}"

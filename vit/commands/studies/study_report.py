@@ -150,5 +150,5 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     reporter.line()
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
     data = read_recipe(RunLayout(crossval.runs[0]).config_path).data
-    options = {"labels": path, **{of: getattr(data, of) for of in ("root", "groups", "image_column", "label_column")}}
+    options = {"labels": path, **data.places}
     reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))

@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from vit.commands.cli.arguments import shell_command
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import GrowingTable, ProgressReport, Reporter, count_of, duration, interval, percent
 from vit.errors import some_of
 from vit.training.observers import Listener
@@ -81,7 +83,17 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
             ("checkpoint", str(run.best_path)),
         ]
     )
-    reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")
+    reporter.next_command(next_of(run, result))
+
+
+def next_of(run: "RunDirectory", result: "RunResult") -> str:
+    """The next useful command: predictions, or a check of the images where the network may only guess."""
+    from vit.report.run.run_common import guessing
+
+    if guessing(result):
+        data = read_recipe(run.config_path).data
+        return shell_command("vit", "data", "check", data.source, options=data.places)
+    return f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery"
 
 
 def _class_metrics(result: "RunResult") -> list[tuple[str, str]]:

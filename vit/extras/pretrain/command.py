@@ -255,12 +255,11 @@ def _show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", p
     files = [("report", str(run.report_path)), ("backbone", str(run.backbone_path))]
     reporter.facts([*facts, *troubles(result), *files])
     config, start = plan.recipe.data, plan.recipe.model.init_from
-    data, options = "LABELED_IMAGES", {}
+    data, options = "LABELED_IMAGES", dict[str, StrPath | None]()
     if plan.source.class_names:
         path, here = Path(config.source), Path.cwd()  # a recipe has the absolute path
         data = str(path.relative_to(here)) if path.is_relative_to(here) else config.source
-        names = ("root", "groups", "image_column", "label_column")
-        options = {name: getattr(config, name) for name in names if getattr(config, name)}
+        options |= config.places
     if is_worse:
         reporter.notice(
             "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "

@@ -72,6 +72,11 @@ class DataConfig:
         """The columns of a table that are given by name."""
         return TableColumns(self.image_column, self.label_column)
 
+    @property
+    def places(self) -> dict[str, str | None]:
+        """Options beside `source` that say where images, their labels and their groups are."""
+        return {"root": self.root, "groups": self.groups, **self.columns.by_option}
+
 
 @dataclass
 class PreprocessConfig:
