@@ -165,8 +165,8 @@ def install(extra: str) -> str:
 
 
 def some_of(texts: Iterable[str], most: int = 5, separator: str = ", ") -> str:
-    """The first of some texts as one text, which ends with "..." where there are more."""
-    known = list(texts)
+    """The first of some texts, those with a separator inside in quotes, as one text; "..." where there are more."""
+    known = [repr(text) if separator in text and text[0] not in "'\"" else text for text in texts]
     return separator.join(known[:most]) + f"{separator}..." * (len(known) > most)
 
 
