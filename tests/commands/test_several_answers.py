@@ -105,7 +105,7 @@ def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, h
     (here / "unknown.csv").write_text("\n".join([line.replace("path,top", "path,roof") for line in lines]))
     answer = vit("evaluate", labels_run.path, "unknown.csv", "--include_seen")
     assert answer.code == 3 and "has labels that the model does not know: roof" in answer.err
-    assert "rename them, or save the table without these columns" in answer.err
+    assert "rename them, or give DATA without these labels" in answer.err
 
 
 @pytest.mark.faults("D7")

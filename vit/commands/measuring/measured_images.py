@@ -242,7 +242,7 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
     if unknown:
         problem = f"{source.name} has {source.task.kinds} that the model does not know"
         known = f"(it knows {some_of(class_names, SHOWN_CLASSES)})"
-        fix = f"rename them, or {'save the table without these columns' if has_columns else 'move them elsewhere'}"
+        fix = f"rename them, or give DATA without these {source.task.kinds}"
         raise DataError(f"{problem}: {some_of(unknown, SHOWN_CLASSES)} {known}", fix)
     if source.task.is_exclusive:
         labels = np.array([numbers[name] for name in names], dtype=np.int64)[samples.labels]
