@@ -214,6 +214,7 @@ def test_the_help_hides_what_is_refused(vit):
 
 
 def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
+    (here / "runs").touch()  # it writes elsewhere
     answer = vit("crossval", "digits", "--network", "vit_nano_patch2_8", "--dry_run").ok("1,294 to 1,295 images each")
     assert "Next: vit crossval digits --network vit_nano_patch2_8" in answer.out
     assert not list(here.glob("crossval/*"))

@@ -124,6 +124,8 @@ class CrossvalPlan:
 
 def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) -> CrossvalPlan:
     """Read and divide the images, and make every choice; DataError where they cannot be divided into so many folds."""
+    if not options.layers.says("out"):
+        options = replace(options, layers=options.layers.with_option("out", OUT))
     start = find_start(options, reporter)
     if start.recipe.data.fold is not None:
         raise UsageError("data.fold is one fold, and vit crossval trains all", "leave it out")
@@ -168,7 +170,6 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
         known = known_contents(source, digests)
         assert known is not None  # all images have just been read
         inputs.append(Inputs(dataset.name, known.split_hashes(source), weights))
-    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
     notes = list(joined.notes)
     if len(dataset.splits) > 1:
         counts = ", ".join(f"{len(samples):,} {split}" for split, samples in dataset.splits.items())
@@ -184,7 +185,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     if seen:
         facts["seen_before"] = list(seen)
     cells = fold_cells(recipe, first.spec.name, inputs, [len(source.splits["train"]) for source in sources])
-    return CrossvalPlan(cells, CrossvalDirectory(parent / (recipe.name or slug(dataset.name))), digests, facts, notes)
+    folder = CrossvalDirectory(Path(recipe.out).expanduser() / (recipe.name or slug(dataset.name)))
+    return CrossvalPlan(cells, folder, digests, facts, notes)
 
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:
