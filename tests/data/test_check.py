@@ -66,7 +66,8 @@ def bad(tmp_path_factory, good, scene):
     train, test = root / "train", root / "test"
 
     shutil.copy(train / "cat" / "0.png", test / "cat" / "copy.png")
-    Image.open(train / "cat" / "1.png").save(test / "cat" / "copy.webp", lossless=True)  # other bytes, same pixels
+    frames = {"save_all": True, "append_images": [scene(100)]}
+    Image.open(train / "cat" / "1.png").save(test / "cat" / "copy.webp", lossless=True, **frames)  # the same pixels
     shutil.copy(train / "cat" / "2.png", train / "dog" / "was a cat.png")
     shutil.copy(train / "dog" / "2.png", train / "dog" / "again.png")
     saved_again(Image.open(train / "dog" / "3.png"), test / "dog" / "again.jpg")
@@ -102,6 +103,7 @@ def bad(tmp_path_factory, good, scene):
         ("warning", "odd_shape", "train", "cat", "train/cat/strip.png", ""),
         ("warning", "tiny", "test", "dog", "test/dog/stamp.png", ""),
         ("warning", "one_color", "train", "dog", "train/dog/blue.jpg", ""),
+        ("warning", "several_frames", "test", "cat", "test/cat/copy.webp", ""),
         ("warning", "rare_class", "train", "rare", "", ""),
         ("warning", "empty_class", "train", "empty", "", ""),
         ("warning", "empty_class", "test", "empty", "", ""),

@@ -32,7 +32,8 @@ _HIDES = "train with --resize_mode pad, which shows whole images: the usual crop
 KINDS = (  # in the order of a report
     "unreadable", "same_image_across_splits", "group_across_splits", "label_conflict", "near_duplicate_across_splits",
     "near_label_conflict", "duplicate", "near_duplicate", "wrong_extension", "tiny", "odd_shape", "long_images",
-    "one_color", "very_large", "channels", "more_than_8_bits", "empty_class", "rare_class", "imbalance", "note",
+    "one_color", "several_frames", "very_large", "channels", "more_than_8_bits", "empty_class", "rare_class",
+    "imbalance", "note",
 )  # fmt: skip
 
 
@@ -133,6 +134,7 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
         ("tiny", tiny, "leave it out, or get a larger one"),
         ("odd_shape", longer > ODD_ASPECT * shorter, f"{_HIDES} more than 90 % of it"),
         ("one_color", facts["spread"] <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
+        ("several_frames", facts["has_frames"], "save other frames as images of their own: only the first is read"),
         ("very_large", facts["sides"].prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
         for image in np.flatnonzero(has_problem & readable).tolist():

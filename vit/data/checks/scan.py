@@ -24,7 +24,7 @@ from torchvision.transforms.v2 import functional as TF
 from vit.data.checks.contents import KnownHashes, Progress, read_in_parts
 from vit.data.core.image_bytes import ChangedError
 from vit.data.core.image_files import FORMATS_OF
-from vit.data.core.image_header import image_format, no_warnings, opened
+from vit.data.core.image_header import holds_frames, image_format, no_warnings, opened
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.pixels.decode import ImageError, decode_image, deep_values, from_pillow
 from vit.data.pixels.images import image_of, measured_window
@@ -55,11 +55,13 @@ class ImageFacts(NamedTuple):
     spread: int  # largest difference between two pixels of one channel; 0 for an image of one color
     channels: int  # gray images count as 3, because a training reads both alike
     is_deep: bool = False  # whether the values have more than 8 bits, and no window of their own
+    has_frames: bool = False  # whether the file has several frames or pages, of which the first is read
 
 
 FACTS = np.dtype([
     ("sides", np.int32, 2), ("pixel_hash", "V16"), ("perceptual_hash", np.uint64),
     ("thumbnail", np.uint8, THUMBNAIL_SIZE), ("spread", np.uint8), ("channels", np.uint8), ("is_deep", np.bool_),
+    ("has_frames", np.bool_),
 ])  # fmt: skip
 
 
@@ -219,7 +221,7 @@ def _scan(images: ImageList, image: int) -> tuple[ImageFacts, str] | ImageError:
         data = samples.encoded(image)
         pixels = images.pixels(image, data)
         is_deep = deep_values(data, samples.name(image), len(pixels)) is not None
-        return hash_image(pixels)._replace(is_deep=is_deep), image_format(data)
+        return hash_image(pixels)._replace(is_deep=is_deep, has_frames=holds_frames(data)), image_format(data)
     except ImageError as error:
         return error
     except ChangedError as error:
