@@ -158,11 +158,12 @@ def test_more_labels_than_filters_are_counted_in_a_table(tmp_path, monkeypatch):
 
 def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, picture):
     top = ("cat", 0.9), ("dog", 0.8)
-    rows = [Prediction(str(picture), "ok", top=top, labels=labels) for labels in (("cat", "dog"), ())]
+    of_images = ((("cat", "dog"), 0.97), ((), 0.5))  # the first is unlike the training images, but gets labels
+    rows = [Prediction(str(picture), "ok", top=top, labels=labels, novelty=one) for labels, one in of_images]
     page = page_of(tmp_path, rows, thresholds={"cat": 0.5, "dog": 0.5})
     text = "".join(page.words)
     assert "cat | dog" in text and "(no label)" in text and "without a label" not in text
-    assert len(page.of("img")) == 2
+    assert len(page.of("img")) == 2 and text.count("unlike the training images") == 1
 
 
 def test_of_several_labels_the_images_nearest_to_a_threshold_come_first(tmp_path, picture, monkeypatch):

@@ -177,6 +177,7 @@ class Gallery:
             "link": link_to(row.path, self.path) if has_file else None,
             "labels": names,
             "has_answer": has_answer,
+            "is_unlike": row.is_unlike,
             "probability": row.probability,
             "problem": "" if row.status == "ok" else f"{row.status}: {row.error}",
             "picture": self._thumbnail(row.path) if has_answer else None,
