@@ -175,7 +175,7 @@ def test_the_help_names_what_a_probe_uses():
 def test_options_that_a_probe_uses_change_its_plan(vit, digits_run, here):
     frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
     for option in (("--optim.class_weights", "auto"), ("--optim.best_metric", "acc1")):
-        vit(*frozen, *option).ok()
+        assert "  batch " not in vit(*frozen, *option).ok("fitted to all images at once").out
 
 
 def test_a_study_does_not_compare_a_probe_with_itself(vit, digits_run, here):

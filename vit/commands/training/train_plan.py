@@ -53,7 +53,6 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *start_facts(plan, why),
             *_teacher(plan),
             ("augment", augment_text(plan)),
-            ("batch", batch_text(plan)),
             *length_facts(plan),
             ("device", device),
             ("run", run),
@@ -230,11 +229,11 @@ def batch_text(plan: "Plan") -> str:
 
 
 def length_facts(plan: "Plan") -> list[tuple[str, str]]:
-    """Optimizer and number of steps; or the penalties of a linear probe."""
+    """Batch, optimizer and number of steps; or the penalties of a linear probe, which fits all images at once."""
     optim = plan.recipe.optim
     if plan.recipe.model.freeze == "backbone":
-        how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
-        return [("training", how)]
+        how = "the last layer alone, fitted to all images at once, on features computed once"
+        return [("training", f"{how}; {plan.rounds} penalties, validation chooses")]
     rate, lowest = f"{optim.scaled_lr:g}", ""
     if optim.lr_batch_size is not None:
         rule = "linear" if optim.optimizer == "sgd" else "square root"
@@ -251,7 +250,8 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if optim.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
-    facts = [("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []
+    facts = [("batch", batch_text(plan))]
+    facts += [("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []
     facts += [("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []
     words = f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"
     facts += [("optimizer", words), ("steps", f"{'at most ' * (optim.patience is not None)}{steps}")]

@@ -13,14 +13,7 @@ from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all, recipe_of
 from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
 from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
-from vit.commands.training.train_plan import (
-    augment_text,
-    batch_text,
-    length_facts,
-    network_text,
-    start_facts,
-    warn_of_space,
-)
+from vit.commands.training.train_plan import augment_text, length_facts, network_text, start_facts, warn_of_space
 from vit.commands.training.train_progress import TrainProgress, troubles
 from vit.console import Reporter, count_of, duration, percent
 from vit.csv_files import records
@@ -222,7 +215,6 @@ def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:
             ("network", network_text(plan)),
             *start_facts(plan, ""),
             ("augment", augment_text(plan)),
-            ("batch", batch_text(plan)),
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
