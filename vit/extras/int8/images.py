@@ -85,8 +85,8 @@ def labeled_samples(
     samples = with_model_classes(samples, source, description.class_names, reporter)
     if data is None:
         return samples, MeasuredImages(f"{split} images of the run", source.name, origin_of(model).hub_data, split)
-    words = describe_images(source.name, shown_split(source, split))
-    return samples, MeasuredImages(words, source.name, hub_data(data), split)
+    shown = shown_split(source, split)
+    return samples, MeasuredImages(describe_images(source.name, shown), source.name, hub_data(data), shown)
 
 
 def _of_run(model: Path, instead: str) -> Source:
