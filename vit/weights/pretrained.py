@@ -88,9 +88,9 @@ class PretrainedWeights:
     def guesses(self, given: Set[str] = frozenset()) -> str:
         """What is guessed, in words, without what is `given` ("num_heads", "class_names", ...); "" for nothing."""
         guesses: list[str] = []
-        if self.network is None and "num_heads" not in given:
+        if self.network is None:
             with suppress(CheckpointError):
-                guesses += [guess] if (guess := self._shown({}).guess) else []
+                guesses += [words for name, words in self._shown({}).guesses.items() if name not in given]
         texts = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: no list fits'})"}
         guesses += [texts.get(name, name) for name in self.guessed if name not in given]
         return ", ".join(guesses)
@@ -102,7 +102,7 @@ class PretrainedWeights:
         if isinstance(network, VisionTransformer) and self.network is None:
             with suppress(CheckpointError):  # nothing is guessed where the user had to give it
                 is_usual = self.own_network().options["num_heads"] == network.config.num_heads
-                replaced |= set() if is_usual else {"num_heads"}
+                replaced |= set() if is_usual else {"num_heads", "activation", "pool"}
         return self.guesses(replaced)
 
     def with_preprocess(self, given: Mapping[str, object]) -> "PretrainedWeights":

@@ -106,7 +106,9 @@ def convert(
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
         guessed = f"nothing settles these values, so they are guesses: {guesses}"
-        reporter.notice(f"WARNING: {guessed}; where one is wrong, the option of its name, such as --mean, replaces it")
+        of_pool = ", and for the pool give a folder with timm's config.json and its global_pool" * ("pool " in guesses)
+        fix = f"where one is wrong, the option of its name, such as --mean, replaces it{of_pool}"
+        reporter.notice(f"WARNING: {guessed}; {fix}")
     if pretrained.outside:
         others = f"{source} has other weights beside this network: {some_of(pretrained.outside, 5)}"
         reporter.notice(f"WARNING: {others}; if it ends in one of them, its classifier is not the one that was taken")

@@ -206,7 +206,7 @@ class ShownNetwork:
 
     image_size: int  # side of its images, in pixels
     options: Options  # its options, without those that are as the constructor has them
-    guess: str = ""  # what was guessed with the number of heads; "": that is known
+    guesses: Mapping[str, str]  # {option: its value in words} of those that nothing states
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:
@@ -241,17 +241,19 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         "mlp_norm": "blocks.0.mlp.norm.weight" in weights,
         "pos_embed": "learned" if "pos_embed" in weights else "none",
     }
-    guess, image_size = "", _DEFAULT_SIZE
-    if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states these two, either
-        more = "".join(f", {name} {shown[name]}" for name in ("activation", "pool") if name not in known)
-        guess = f"{sizes['num_heads']} heads, usual for a width of {D}{more}"
+    guesses, image_size = dict[str, str](), _DEFAULT_SIZE
+    if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states the other two, either
+        guesses["num_heads"] = f"{sizes['num_heads']} heads, usual for a width of {D}"
+        usual = {"activation": "gelu", "pool": "cls"}  # others change names or shapes
+        unsure = [name for name, value in usual.items() if name not in known and shown[name] == value]
+        guesses |= {name: f"{name} {usual[name]}" for name in unsure}
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
         stated = known.get("prefix_positions")
         grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix, stated)
         image_size = grid * P
     others = {name: value for name, value in shown.items() if value != _PLAIN.get(name, type(value)())}
-    return ShownNetwork(image_size, {**sizes, **others, **known}, guess)
+    return ShownNetwork(image_size, {**sizes, **others, **known}, guesses)
 
 
 def _usual_heads(embed_dim: int, depth: int, is_scaled: bool) -> int:
