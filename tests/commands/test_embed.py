@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_every_file_has_a_row_and_bad_ones_are_named(vit, digits_run, mixed, here):
-    answer = vit("embed", digits_run.path, mixed).ok()
+    answer = vit("embed", digits_run.path, mixed).ok("what its last layer reads, not normalized")
     rows = pq.read_table(here / "embeddings.parquet").to_pylist()
     assert len(rows) == 20
     bad = [row for row in rows if row["vector"] is None]
@@ -82,7 +82,7 @@ def test_vectors_of_another_model_are_refused(vit, digits_run, colors, here):
     answer = vit("similar", "red.parquet", colors / "red" / "01.png", "--model", "other.ckpt")
     assert answer.code == 2 and "red.parquet has vectors of another model" in answer.err
     shutil.copy(digits_run.best, here / "moved.ckpt")
-    assert vit("similar", "red.parquet", colors / "red" / "01.png", "--model", "moved.ckpt").code == 0
+    vit("similar", "red.parquet", colors / "red" / "01.png", "--model", "moved.ckpt").ok("cosine  ")
 
 
 def test_a_file_of_others_fetches_no_model_unasked(vit, colors, here):

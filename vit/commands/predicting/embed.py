@@ -97,7 +97,8 @@ def embed(
         reporter.some([f"{name}: {reason}" for name, reason in bad.items()])
     reporter.notice(embedder.first_frames.warning)
     reporter.line(f"\n{count_of(len(listed.paths), 'row')} with vectors of {embedder.width:,} values in {path}")
-    reporter.line(f"model {identity.model_hash}: {identity.network}, {identity.preprocess['image_size']} pixels")
+    side, what = identity.preprocess["image_size"], "what its last layer reads, not normalized"
+    reporter.line(f"model {identity.model_hash}: {identity.network}, {side} pixels; {what}")
     if len(bad) == len(listed.paths) or (bad and on_bad == "fail"):
         raise BadInputsError(f"{count_of(len(bad), 'file')} cannot be read", f"see the column error of {path}")
     reporter.next_command(shell_command("vit", "similar", path, "IMAGE", options={}))

@@ -94,7 +94,7 @@ def similar(
         reporter.line(f"\n{one.path}" + (f": {one.error}" if one.error else ""))
         for copy in one.copies:
             reporter.line(f"  the same file as {copy}")
-        reporter.table(("similarity", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
+        reporter.table(("cosine", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
     if len(results) > SHOWN_IMAGES:
         reporter.line(f"\n... and {count_of(len(results) - SHOWN_IMAGES, 'more image')} on the page")
     readable, preprocess = [one for one in results if not one.error], embedder.engine.preprocess
