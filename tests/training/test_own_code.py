@@ -41,7 +41,7 @@ def blocks(language):
 @pytest.fixture
 def mine(here, monkeypatch):
     """The working folder with the code of the page; nothing is trusted yet."""
-    Path("mine.py").write_text("\n\n".join(blocks("python")))
+    Path("mine.py").write_text("\n\n".join([*blocks("python"), "class Broken(Columns):\n    __init__ = None"]))
     Path("mine.yaml").write_text(blocks("yaml")[0])
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -251,6 +251,7 @@ def test_the_code_that_a_recipe_names():
         ("--network", "mine:Missing", "has no attribute 'Missing'"),
         ("--network", "nowhere.at_all:Net", "No module named 'nowhere'"),
         ("--network", "mine:focal", "is not a network"),
+        ("--network", "mine:Broken", "--network mine:Broken fails: TypeError"),
         ("--optim.loss", "focal", "MODULE:NAME"),
         ("--augment.own", "mine:missing", "has no attribute 'missing'"),
         ("--optim.metric", "mine:missing", "has no attribute 'missing'"),

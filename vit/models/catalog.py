@@ -3,7 +3,7 @@
 import re
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from importlib import import_module
@@ -128,7 +128,7 @@ def _own_entry(path: str) -> CatalogEntry:
     if not (isinstance(network, type) and issubclass(network, Network) and hasattr(network, "config_class")):
         problem = f"--network {path} is not a network: {network!r}"
         raise UsageError(problem, "give a subclass of vit.models.network.Network with a config_class")
-    size = next(field.default for field in fields(network.config_class) if field.name == "image_size")
+    size = getattr(network.config_class, "image_size", None)
     return CatalogEntry(path, size if isinstance(size, int) else 224, about=f"your own network, {path}")
 
 

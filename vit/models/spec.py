@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vit.errors import UsageError, explained
 from vit.models.catalog import Options, Value, entry
+from vit.own_code import is_path, running
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
@@ -101,7 +102,10 @@ class NetworkSpec:
         return count(self.build_empty(image_size))
 
     def _fitting(self) -> AbstractContextManager[None]:
-        return explained(UsageError, self.name, "change model.network or --image_size", (ValueError, AssertionError))
+        fix = "change model.network or --image_size"
+        if is_path(self.name):
+            return running(self.name, "--network", f"correct the code, or {fix}")
+        return explained(UsageError, self.name, fix, (ValueError, AssertionError))
 
 
 def count(network: "Network") -> Cost:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.io import store_calibration
-from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.label_rules import LabelRules, unfitted_rules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.result import RunResult, pack, versions
@@ -125,10 +125,9 @@ def measure_checkpoint(
     """Calibrate and score a checkpoint of the first process. `features` (n, D): of the training images, if known."""
     with readable_by_all(path) as file:
         network, description = load(file)
-    labels = description.multilabel  # a resumed run may have fitted them already
-    rules = None if labels is None else LabelRules.unfitted(len(labels))
+    rules = unfitted_rules(description.task, len(description.class_names))  # a resumed run may have fitted others
     engine = Engine(network, plan.preprocess, device, plan.precision, rules=rules)
-    if labels is not None:
+    if rules is not None:
         return _measure_labels(engine, description, data, plan.recipe.optim.min_precision)
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
