@@ -147,8 +147,7 @@ def test_a_metric_of_ones_own_that_is_no_number_is_an_error(named, result):
 def test_a_metric_of_ones_own_does_not_replace_that_of_every_run(vit, mine):
     """It would choose the best weights, and stand in the report as the accuracy."""
     Path("mine.py").write_text("import torchmetrics\nacc1 = torchmetrics.classification.MulticlassCohenKappa\n")
-    answer = vit("train", "digits", "--optim.metric", "mine:acc1", *FAST, "--out", mine / "runs")
-    assert answer.code == 2 and "val/acc1 is a metric of every run" in answer.err
+    vit("train", "digits", "--optim.metric", "mine:acc1", *FAST).failed(2, "val/acc1 is a metric of every run")
 
 
 @pytest.mark.parametrize(
@@ -231,13 +230,13 @@ def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
 
 def test_a_network_of_ones_own_takes_the_place_of_a_files(vit, mine):
     Path("nano.yaml").write_text("model: {network: {name: vit_nano_patch2_8, depth: 2}}")
-    answer = vit("train", "digits", "--config", "nano.yaml", "--network", "mine:Columns", "--dry_run").ok()
-    assert "mine:Columns" in answer.out + answer.err
+    words = ("train", "digits", "--config", "nano.yaml", "--network", "mine:Columns", "--dry_run")
+    vit(*words).ok("mine:Columns")
+    vit(*words, "--optim.layer_decay", 0.7).failed(2, "--optim.layer_decay 0.7 needs an order of layers")
 
 
 def test_a_pretraining_runs_the_network_that_its_command_names(vit, mine):
-    answer = vit("pretrain", "digits", "--network", "mine:Columns", "--dry_run")
-    assert answer.code == 2 and "does not say which of its layers computes the classes" in answer.err
+    vit("pretrain", "digits", "--network", "mine:Columns", "--dry_run").failed(2, "does not say which of its layers")
 
 
 def test_the_code_that_a_recipe_names():

@@ -112,7 +112,7 @@ class TrainingLoss(Loss):
         metrics: dict[str, Metric | MetricCollection] = {"acc1": MulticlassAccuracy(num_classes, average="micro")}
         if num_classes > 5:
             metrics["acc5"] = MulticlassAccuracy(num_classes, average="micro", top_k=5)
-        metrics["balanced_acc"] = BalancedAccuracy(num_classes)
+        metrics["balanced_acc"] = BalancedAccuracy(num_classes, average="none")
         metrics["macro_f1"] = MulticlassF1Score(num_classes, average="macro")
         metrics["ece"] = MulticlassCalibrationError(num_classes, n_bins=15)
         return MetricCollection(metrics, compute_groups=False)
@@ -124,9 +124,6 @@ class BalancedAccuracy(MulticlassStatScores):
     torchmetrics' macro accuracy takes a class without images as a recall of 0 once an image is predicted as this class.
     Few validation images often lack a rare class.
     """
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__(num_classes, average="none")
 
     def compute(self) -> Tensor:
         """The balanced accuracy. NaN without images."""

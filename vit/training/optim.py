@@ -112,13 +112,10 @@ class Trainable(Protocol):
 
 
 def layer_decay(network: Trainable, config: OptimConfig) -> float:
-    """The layer decay of a network: what is given, or for "auto" 0.75 of a transformer and none of a CNN.
-
-    For a CNN neither was shown to be better, so it takes the simpler one: docs/finetuning.md.
-    """
+    """What is given, or for "auto" 0.75 of a transformer whose layers have an order, else 1 (docs/finetuning.md)."""
     if not isinstance(config.layer_decay, str):
         return config.layer_decay
-    return 0.75 if matrices_of_blocks(network.named_parameters()) else 1.0
+    return 0.75 if matrices_of_blocks(network.named_parameters()) and network.layers_above() else 1.0
 
 
 def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
@@ -147,9 +144,12 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     ]
 
 
-def check_optimizer(named: Iterable[tuple[str, nn.Parameter]], config: OptimConfig) -> None:
-    """Raise UsageError where the optimizer is not for such parameters, which need no memory."""
-    if config.optimizer == "muon" and not matrices_of_blocks(named):
+def check_optimizer(network: Trainable, config: OptimConfig) -> None:
+    """Raise UsageError where the optimizer or its rates are not for such a network, which needs no memory."""
+    if layer_decay(network, config) < 1 and not network.layers_above():
+        problem = f"--optim.layer_decay {config.layer_decay} needs an order of layers, and this network has none"
+        raise UsageError(problem, "give --optim.layer_decay 1, or a network with the method layers_above")
+    if config.optimizer == "muon" and not matrices_of_blocks(network.named_parameters()):
         problem = "--optim.optimizer muon, given or of the recipe, needs a transformer: it works on matrices of blocks"
         raise UsageError(problem, "for a CNN add --optim.optimizer sgd --lr 0.1, or --optim.optimizer adamw")
 
@@ -185,7 +185,7 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
             sharded weights this option has no effect, because PyTorch supports them for AdamW alone.
     """
     named = [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
-    check_optimizer(named, config)
+    check_optimizer(network, config)
     fused = fused and not any(isinstance(parameter, DTensor) for _, parameter in named)
     if config.optimizer == "muon":
         hidden = matrices_of_blocks(named)

@@ -193,7 +193,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
-    check_optimizer(network.shapes.named_parameters(), optim)
+    check_optimizer(network.shapes, optim)
     has_new_statistics = model.freeze == "none" and has_batch_norm(network.shapes)
     if has_new_statistics and machine.device.type == "cpu" and machine.world_size > 1:
         problem = f"{network.spec.name} has batch norm, whose statistics PyTorch takes from several GPUs but not CPUs"
