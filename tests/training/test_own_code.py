@@ -262,16 +262,16 @@ def test_what_a_path_does_not_name_is_an_error(vit, mine, option, value, words):
 
 
 def test_a_loss_of_ones_own_has_no_class_weights(vit, mine):
-    weights = ("--optim.class_weights", "auto")
-    answer = vit("train", "digits", "--optim.loss", "mine:focal", *weights, *FAST, "--out", mine)
-    assert answer.code == 2 and "--optim.loss with class weights" in answer.err
+    words = ("train", "digits", "--optim.loss", "mine:focal", "--optim.class_weights", "auto", *FAST, "--out", mine)
+    vit(*words).failed(2, "--optim.loss with class weights")
 
 
 def test_the_plan_names_the_loss_of_ones_own_and_not_the_one_in_whose_place_it_is(vit, mine, labels_csv):
     """The plan named the asymmetric loss, which trained nothing."""
     loss = ("--optim.loss", "mine:focal", "--optim.multilabel_loss", "asymmetric")
-    answer = vit("train", labels_csv, *loss, "--wandb", "off", "--dry_run").ok()
-    assert "mine:focal; best.ckpt has the lowest val/loss" in answer.out and "asymmetric loss" not in answer.out
+    answer = vit("train", labels_csv, *loss, "--wandb", "off", "--dry_run")
+    answer.ok("mine:focal; best.ckpt has the lowest val/loss", "mine:focal; validation keeps the binary cross-entropy")
+    assert "asymmetric loss" not in answer.out
     assert "--optim.multilabel_loss changes nothing with --optim.loss, which takes its place" in answer.err
 
 

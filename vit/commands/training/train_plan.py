@@ -251,7 +251,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if optim.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     facts = [("batch", batch_text(plan))]
-    facts += [("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []
+    facts += [("own loss", f"{optim.loss}; validation keeps the {plan.source.task.plain_loss}")] if optim.loss else []
     facts += [("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []
     words = f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"
     facts += [("optimizer", words), ("steps", f"{'at most ' * (optim.patience is not None)}{steps}")]
