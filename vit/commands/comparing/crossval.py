@@ -12,7 +12,7 @@ from vit.commands.studies.study_cells import StudyProgress
 from vit.commands.studies.study_report import report_crossval
 from vit.commands.studies.study_series import ONE_DEVICE, tracking_of_cells
 from vit.commands.training.run_folder import facts_of_cells, find_bursts, read_images
-from vit.commands.training.train_options import TrainOptions, find_start, read_values, to_options
+from vit.commands.training.train_options import TrainOptions, find_start, read_values, to_options, unused_options
 from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
@@ -154,6 +154,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     opened = open_inputs(of_folds[0], dataset)
     find_bursts(dataset, data, reporter)
     first = make_plan(of_folds[0], opened)
+    reporter.notice(unused_options(options.layers, first.recipe, ()))
     joined = kept_together(dataset, data)
     sources, whole = [chosen_part(divided(dataset, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
     listed = Source(dataset.name, dataset.class_names, {"test": whole})  # each is tested, so that all must be readable

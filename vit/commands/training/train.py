@@ -120,9 +120,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     # kept until the end: the training itself meets in its store
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe.trainer)[1])
     inputs = open_inputs(start.recipe, start.listed)
-    reporter.notice(unused_options(options.layers, start.recipe, inputs.images.splits))
     find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, inputs)
+    reporter.notice(unused_options(options.layers, plan.recipe, inputs.images.splits))
     if options.run is None and plan.device.type == "cpu":
         reporter.notice(options.layers.note_for_cpu())
     if options.dry_run:

@@ -166,19 +166,19 @@ def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
 
 
 def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str]) -> str:
-    """A sentence on the options beside the files that change nothing, for images that have some splits; "" for none."""
+    """A sentence on the options beside the files that change nothing in a plan, for splits of DATA; "" for none."""
     optim, data = recipe.optim, recipe.data
     of_data = [split for split in ("validation", "test") if data.fold is None and split in splits]
-    has_all, without = len(of_data) == 2 and data.calibration == 0, "without --data.train_images"
+    without, own_loss = "without --data.train_images", "with --optim.loss, which takes its place"
     reasons = {
         "optim.momentum": f"with {optim.optimizer}" * (optim.optimizer in ("adamw", "muon")),
-        "optim.label_smoothing": "with --optim.loss, which takes its place" * (optim.loss is not None),
-        "optim.multilabel_loss": "with --optim.loss, which takes its place" * (optim.loss is not None),
-        "data.subset": without * (data.train_images is None),
-        "data.subset_seed": without * (data.train_images is None),
+        "augment.magnitude": "without --augment.randaugment" * (recipe.augment.randaugment == 0),
+        "distill.temperature": "with --distill.kind hard" * (recipe.distill.kind == "hard"),
+        **dict.fromkeys(("optim.label_smoothing", "optim.multilabel_loss"), own_loss * (optim.loss is not None)),
+        **dict.fromkeys(("data.subset", "data.subset_seed"), without * (data.train_images is None)),
         "data.test": "with --data.fold, which is the test part" * (data.fold is not None),
         **{f"data.{split}": f"because DATA has {split} images" for split in of_data},
-        "data.split_seed": "because DATA has all splits" * has_all,
+        "data.split_seed": "because DATA has all splits" * (len(of_data) == 2 and data.calibration == 0),
     }
     unused = [f"--{name} changes nothing {why}" for name, why in reasons.items() if why and name in layers.options]
     return "; ".join(unused)

@@ -155,7 +155,7 @@ def initial_network(
     network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
-    license_name, has_new_head, seconds = None, False, 0.0
+    license_name, has_new_head = None, False
     new_rows: tuple[str, ...] = ()
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from, network_of_weights(model))
@@ -176,10 +176,9 @@ def initial_network(
     began = time.perf_counter()
     if new_rows:
         start_rows(network, plan, new_rows)
-        seconds = time.perf_counter() - began
     elif has_new_head and has_classes and fits_head(model, network):
         start_head(network, plan, notice)
-        seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
     return InitialNetwork(network.laid_out_for(plan.device), license_name, seconds)
