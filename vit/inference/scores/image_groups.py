@@ -90,8 +90,9 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     Of groups, it is the larger one of two estimates, and at least that of independent images. The first is that of the
     groups' sums. The second takes one correlation for all pairs of images of a group. It is estimated from all pairs,
     and a group of k images has weight k - 1 (Ridout, Demetrio & Firth 1999, "Estimating intraclass correlation for
-    binary data"). Multiplied by the normal quantile, its root is half an interval: it has the ratio of Student's
-    quantile to the normal one.
+    binary data"). Few wrong images say little of it, so half an image counts as one whose whole group is wrong.
+    Multiplied by the normal quantile, the variance's root is half an interval: it has the ratio of Student's quantile
+    to the normal one.
     """
     squares = np.square(deviations)
     independent = float(squares.sum())
@@ -102,8 +103,9 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     count, num_groups = len(deviations), len(sizes)
     by_sums = _of_few(num_groups) * float(np.square(sums).sum())
     pairs = float(((np.square(sums) - square_sums) / sizes).sum())
-    correlation = pairs / (count - num_groups) * count / independent if count > num_groups else 0.0
-    alike = independent / count * (count + min(max(correlation, 0.0), 1.0) * float((sizes * (sizes - 1)).sum()))
+    added = 0.5 * float(np.square(squares).sum()) / independent  # the square of half an image, mostly of a wrong one
+    correlation = max((pairs + added) / (float((square_sums * (1 - 1 / sizes)).sum()) + added), 0.0)
+    alike = independent / count * (count + correlation * float((sizes * (sizes - 1)).sum()))
     return max(independent, _student_factor(sizes) ** 2 * max(by_sums, alike))
 
 

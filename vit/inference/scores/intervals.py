@@ -117,7 +117,7 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
 
     Its variance is linearized. A class has half as many trials as it has images and predictions: the variance of F1 is
     at most F1 (1 - F1) divided by this number. A ratio of two counts is too low on average: by the second terms of the
-    expansion, and for counts of independent images, by F1 (1 - F1) / (images + predictions).
+    expansion by up to F1 (1 - F1) / (images + predictions), where the classes' numbers of images are not fixed.
     """
     correct = labels == predictions
     either = np.bincount(labels, minlength=num_classes) + np.bincount(predictions, minlength=num_classes)
@@ -126,12 +126,14 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     called = np.where(correct, 0.0, f1[predictions] / either[predictions])
     added = (np.where(correct, 2.0, 0.0) - f1[labels] * (1.0 + correct)) / either[labels] - called
     units = [independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)]
-    trials = np.mean(units, axis=0)
-    return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups), is_f1=True)
+    trials, f1 = np.mean(units, axis=0)[there], f1[there]
+    typical = (trials * f1 + 2 * f1.mean()) / (trials + 2)  # the F1 of one image is 0 or 1
+    bias = float((typical * (1 - typical) / (2 * trials)).mean())
+    return class_mean(f1, trials, variance_of_sum(added / there.sum(), groups), bias=bias)
 
 
 def class_mean(
-    scores: Floats, trials: Floats, variance: float, within: Floats | None = None, is_f1: bool = False
+    scores: Floats, trials: Floats, variance: float, within: Floats | None = None, bias: float = 0.0
 ) -> Metric:
     """The mean of the scores of C classes, with its 95 % interval.
 
@@ -140,17 +142,16 @@ def class_mean(
         trials: (C,) number of independent images behind each score, above 0.
         variance: variance of the mean that the images show.
         within: (C,) variance of what one image says of the score; None: that of right and wrong images.
-        is_f1: the scores are F1, whose means are too low; the interval is that of the mean without this bias.
+        bias: how far the mean may be too low, or below 0 too high: the interval holds those with and without this bias.
     """
     within = scores * (1 - scores) if within is None else within
     smooth = (trials * scores + 1) / (trials + 2)
     extra = (trials * (scores - smooth) ** 2 + smooth**2 + (1 - smooth) ** 2 - 2 * within) / (trials + 2)
     center = float(smooth.mean())
     whole = variance + float((np.maximum(extra, 0.0) / trials).sum()) / len(scores) ** 2
-    value = float(scores.mean())
-    bias = float((smooth * (1 - smooth) / (2 * trials)).mean()) if is_f1 else 0.0
-    interval = wilson(min(value + bias, 1.0), center * (1 - center) / whole, NORMAL_QUANTILE)
-    return Metric(value, min(interval.low, value), max(interval.high, value))
+    value, count = float(scores.mean()), center * (1 - center) / whole
+    low, high = (min(max(value + end, 0.0), 1.0) for end in (min(bias, 0.0), max(bias, 0.0)))
+    return Metric(value, wilson(low, count, NORMAL_QUANTILE).low, wilson(high, count, NORMAL_QUANTILE).high)
 
 
 def resampled_mean(values: Floats, trials: Floats) -> Metric | None:
@@ -165,7 +166,8 @@ def resampled_mean(values: Floats, trials: Floats) -> Metric | None:
     known, samples, trials = values[0, there], values[1:, there], trials[there]
     samples = np.where(np.isnan(samples), known, samples)
     within = np.minimum(trials * samples.var(axis=0, ddof=1), known * (1 - known))
-    return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within)
+    means = samples.mean(axis=1)
+    return class_mean(known, trials, float(means.var(ddof=1)), within, float(known.mean() - means.mean()))
 
 
 def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
