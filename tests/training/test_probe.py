@@ -174,7 +174,8 @@ def test_the_help_names_what_a_probe_uses():
 
 def test_options_that_a_probe_uses_change_its_plan(vit, digits_run, here):
     frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
-    for option in (("--optim.class_weights", "auto"), ("--optim.best_metric", "acc1")):
+    few = ("--config", digits_run.path / "config.yaml", "--data.train_images", 20)
+    for option in (("--optim.class_weights", "auto", "--optim.best_metric", "acc1"), few):
         assert "  batch " not in vit(*frozen, *option).ok("fitted to all images at once").out
 
 

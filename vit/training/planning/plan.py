@@ -25,6 +25,7 @@ from vit.training.planning.network_choice import ChosenNetwork, choose_network, 
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import as_trained
 
 P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
@@ -175,10 +176,9 @@ def make_plan(recipe: Recipe, inputs: TrainingInputs) -> Plan:
     if teacher is not None:
         network = windowed(network, source.splits["train"], teacher.description.preprocess.window)
         teacher.check_input(network.preprocess, source.splits["train"])
-    augment = recipe.augment
+    recipe = replace(recipe, data=data, distill=with_teacher(recipe.distill, teacher))
     if recipe.model.freeze == "backbone":
-        augment = AugmentConfig(name="none")  # features are computed once
-    recipe = replace(recipe, data=data, augment=augment, distill=with_teacher(recipe.distill, teacher))
+        recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     return replace(decide(Plan, recipe, source, network, inputs.machine), teacher=teacher)
 
 
@@ -192,7 +192,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     data, model, optim, trainer = recipe.data, recipe.model, recipe.optim, recipe.trainer
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
-    schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
+    schedule = choose_schedule(as_trained(recipe), len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes, optim)
     has_new_statistics = model.freeze == "none" and has_batch_norm(network.shapes)
     if has_new_statistics and machine.device.type == "cpu" and machine.world_size > 1:
