@@ -65,7 +65,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     probe, scratch = "with --freeze backbone, which", "without weights to start from"
     sharded, processes = "--strategy fsdp does not go with", f"on {machine.world_size} processes"
     one, ddp, by_loss = "leave one out", "give --strategy ddp", "give --optim.best_metric loss"
-    sampled = "give --data.sampling balanced or sqrt"
+    sampled = "give --data.sampling balanced or sqrt instead"
 
     def refuse(is_wrong: bool, problem: str, fix: str) -> None:
         if is_wrong:
@@ -81,7 +81,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     is_probed = model.init_head == "probe" and is_scratch
     refuse(is_probed, f"--model.init_head probe {scratch}", "give --init_from, or leave it out")
     is_sampled, reads = has_probe and sampling != "natural", f"{probe} reads each image once"
-    refuse(is_sampled, f"--data.sampling {sampling} {reads}", "give --optim.class_weights auto")
+    refuse(is_sampled, f"--data.sampling {sampling} {reads}", "give --optim.class_weights auto instead")
     refuse(has_probe and is_last, f"--optim.best_metric last {probe} tries penalties and has no last weights", by_loss)
     if optim.patience is not None:
         refuse(has_probe, f"--patience {probe} tries all penalties", one)
