@@ -204,7 +204,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
             f"--batch_size {optim.batch_size or 'null'}",
             f"give --batch_size {2 * optim.accumulate} or more, or more training images",
         )
-    is_searched = optim.batch_size == AUTO and machine.device.type == "cuda"
+    is_searched = as_trained(recipe).optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
     compiled = compiles(recipe, machine, network.spec.name, schedule.total_steps)
     filled = replace(
