@@ -255,6 +255,9 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     facts += [("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []
     words = f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"
     facts += [("optimizer", words), ("steps", f"{'at most ' * (optim.patience is not None)}{steps}")]
+    if plan.ema_decay and not optim.is_timed:  # the number of steps decides
+        lowered = f", as {optim.ema_decay:g} is for more steps" * (plan.ema_decay < optim.ema_decay)
+        facts.append(("average", f"of the weights, which is kept, with decay {plan.ema_decay:.4g}{lowered}"))
     if optim.patience is not None:
         waited = count_of(optim.patience, plan.validation_name)
         facts.append(("patience", f"{waited} without a better {optim.best_metric}: then the rate falls to the end"))
