@@ -425,11 +425,7 @@ def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(row
 
 
 @pytest.mark.parametrize(
-    ("study", "grid"),
-    [
-        ("cifar10_sizes", "cifar10_grid"),
-        ("fashion_mnist_sizes", "fashion_mnist_grid"),
-    ],
+    ("study", "grid"), [("cifar10_sizes", "cifar10_grid"), ("fashion_mnist_sizes", "fashion_mnist_grid")]
 )
 def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept, study, grid):
     if grid not in kept or not kept[grid].is_finished:
@@ -457,10 +453,7 @@ def test_published_accuracies_stand_beside_those_of_the_nearest_size(rows, kept)
     gap = ours["CNN"] - ours["ViT"]
     ratio = (100 - ours["ViT"]) / (100 - ours["CNN"])
     near = f"{ours['ViT']:.2f}|{ours['CNN']:.2f}|{gap:.2f}|{ratio:.2f}"
-    assert lines[-2:] == [
-        f"|315 (ours 300)|60.00|80.00|20.00|2.00|{near}|",
-        "|5,000|70.00|85.00|15.00|2.00|||||",
-    ]
+    assert lines[-2:] == [f"|315 (ours 300)|60.00|80.00|20.00|2.00|{near}|", "|5,000|70.00|85.00|15.00|2.00|||||"]
     assert "By somebody else." in lines
 
 

@@ -123,8 +123,7 @@ DEEP_COLORS = [("RGB", "PNG"), ("LA", "PNG"), ("RGBA", "PNG"), ("RGB", "TIFF"), 
 @pytest.mark.faults("I16", "I8")
 @pytest.mark.parametrize(("mode", "kind"), DEEP_COLORS)
 @pytest.mark.parametrize(
-    ("most", "is_read"),
-    [(9, False), (255, False), (256, False), (1023, False), (3900, False), (4096, True)],
+    ("most", "is_read"), [(9, False), (255, False), (256, False), (1023, False), (3900, False), (4096, True)]
 )
 def test_colors_that_would_be_almost_black_are_not_read_either(mode: str, kind: str, most: int, is_read: bool) -> None:
     data = deep_file(np.minimum(RAMP + 1, most), mode, kind)

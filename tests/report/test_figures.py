@@ -48,8 +48,7 @@ def test_a_class_without_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "scale", "shown"),
-    [((122, 125, 128), "linear", {"122", "128"}), ((9, 90, 900), "log", {"9", "900"})],
+    ("sizes", "scale", "shown"), [((122, 125, 128), "linear", {"122", "128"}), ((9, 90, 900), "log", {"9", "900"})]
 )
 def test_numbers_of_training_images_are_plain(sizes, scale, shown):
     figure = metric_by_size([ClassSize(f"{size}", size, Metric(0.9, 0.8, 1.0)) for size in sizes], "recall", "images")

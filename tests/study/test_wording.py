@@ -3,15 +3,7 @@
 import pytest
 
 from vit.study.answer.answer_warnings import end_of_tuning_warning
-from vit.study.answer.wording import (
-    describe_ends,
-    describe_gap,
-    ends,
-    listed,
-    percent_text,
-    two_digits,
-    value_text,
-)
+from vit.study.answer.wording import describe_ends, describe_gap, ends, listed, percent_text, two_digits, value_text
 from vit.study.findings import Comparison, Interval
 
 

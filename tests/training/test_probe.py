@@ -130,9 +130,7 @@ def test_the_head_is_scikit_learn_s(weighted):
     ("words", "said"),
     [
         pytest.param(
-            (),
-            "--freeze backbone without weights to start from; give --init_from",
-            marks=pytest.mark.faults("K24"),
+            (), "--freeze backbone without weights to start from; give --init_from", marks=pytest.mark.faults("K24")
         ),
         pytest.param(
             ("--init_from", "RUN", "--data.sampling", "balanced"),

@@ -134,9 +134,8 @@ class RunDirectory(RunLayout):
         """An existing run; UsageError when the folder is not one."""
         run = cls(path.expanduser())
         if not run.config_path.is_file():
-            raise UsageError(
-                f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
-            )
+            problem = f"{path} is not a run folder: it has no {run.config_path.name}"
+            raise UsageError(problem, "give a folder that 'vit train' made")
         return run
 
 
@@ -207,9 +206,8 @@ def checkpoint_of(path: Path) -> Path:
     for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate
-    raise CheckpointError(
-        f"{path} has no {run.best_path.relative_to(path)}", "give a run folder or a checkpoint that 'vit train' wrote"
-    )
+    fix = "give a run folder or a checkpoint that 'vit train' wrote"
+    raise CheckpointError(f"{path} has no {run.best_path.relative_to(path)}", fix)
 
 
 def slug(name: str) -> str:

@@ -58,9 +58,8 @@ class NetworkSpec:
         name = plain["name"]
         if not isinstance(name, str):
             raise ValueError(f"the name of the network is {name!r}")
-        return cls(
-            name, num_classes, plain_options({key: value for key, value in plain.items() if key != "name"}), in_chans
-        )
+        options = plain_options({key: value for key, value in plain.items() if key != "name"})
+        return cls(name, num_classes, options, in_chans)
 
     def to_plain(self) -> dict[str, Value]:
         """{"name": ..., option: value, ...}: the form of YAML, JSON and checkpoints."""

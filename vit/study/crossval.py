@@ -189,9 +189,8 @@ class CrossvalDirectory(CrossvalLayout):
         joined.write(self.predictions_path)
         description = self.description()
         left_out = {path: why for result in results for path, why in result.left_out.get("test", {}).items()}
-        write_json(
-            self.summary_path, {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
-        )
+        further = {"left_out": left_out} if left_out else {}
+        write_json(self.summary_path, {**description, **asdict(accuracy), **further})
         num_early = sum(result.last_is_better for result in results)
         paths = tuple(run.path for run in runs)
         return CrossvalResult(description, joined, accuracy, paths, num_early, left_out, self.seen_before)

@@ -111,10 +111,8 @@ def _open(path: Path) -> tuple[RunDirectory, FinishedRun]:
     run = RunDirectory.open(path)
     result, scored = run.finished_result(), run.scored_path("test")
     if result.multilabel is not None:
-        raise UsageError(
-            f"{path} gives an image several labels, and vit compare counts images with the right class (McNemar)",
-            "compare the intervals of vit evaluate, for example of mAP",
-        )
+        problem = f"{path} gives an image several labels, and vit compare counts images with the right class (McNemar)"
+        raise UsageError(problem, "compare the intervals of vit evaluate, for example of mAP")
     if "test" not in result.fingerprints:
         raise UsageError(f"{path} has no test images", "train with --data.test above 0")
     for file in (scored, run.splits_path):

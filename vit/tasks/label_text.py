@@ -44,9 +44,8 @@ def alike_key(name: str) -> str:
 def label_text(row: LabelRows, class_names: Sequence[str]) -> str:
     """The labels (K,) of one image as text."""
     marks = {PRESENT: "", NOT_KNOWN: UNKNOWN}
-    return SEPARATOR.join(
-        marks[value] + name for name, value in zip(class_names, row.tolist(), strict=True) if value in marks
-    )
+    values = zip(class_names, row.tolist(), strict=True)
+    return SEPARATOR.join(marks[value] + name for name, value in values if value in marks)
 
 
 def parse_labels(text: str) -> dict[str, int]:
@@ -70,6 +69,5 @@ def parse_labels(text: str) -> dict[str, int]:
 def check_label_name(name: str) -> None:
     """Raise ValueError if `label_text` could not write this name so that `parse_labels` reads it again."""
     if SEPARATOR in name or name.startswith(UNKNOWN) or name != name.strip() or not name:
-        raise ValueError(
-            f"label name {name!r} is empty, has {SEPARATOR!r} in it, begins with {UNKNOWN!r} or with space"
-        )
+        problem = f"is empty, has {SEPARATOR!r} in it, begins with {UNKNOWN!r} or with space"
+        raise ValueError(f"label name {name!r} {problem}")

@@ -127,10 +127,8 @@ class Source:
     def check_one_class(self, what: str) -> None:
         """Raise UsageError, which names what needs one class for each image, where an image may have several labels."""
         if not self.task.is_exclusive:
-            raise UsageError(
-                f"{what} needs one class for each image, and the images of {self.name} may have several labels",
-                "see docs/guides/several_labels.md for what works with several labels",
-            )
+            problem = f"{what} needs one class for each image, and the images of {self.name} may have several labels"
+            raise UsageError(problem, "see docs/guides/several_labels.md for what works with several labels")
 
 
 def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:

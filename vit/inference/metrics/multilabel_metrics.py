@@ -27,13 +27,7 @@ from vit.inference.metrics.metrics import (
     decimals,
 )
 from vit.inference.scores.image_groups import bootstrap, count_text, number_of
-from vit.inference.scores.intervals import (
-    Metric,
-    independent_units,
-    like_guessing,
-    mean_loss,
-    resampled_mean,
-)
+from vit.inference.scores.intervals import Metric, independent_units, like_guessing, mean_loss, resampled_mean
 from vit.inference.scores.scored_images import Bools, PerLabel, ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT
 

@@ -60,9 +60,8 @@ def transformers(weights: Weights, config: Config) -> Converted:
             if joined is not None:
                 third = len(joined) // 3
                 weights[f"attn_pool.q.{kind}"], weights[f"attn_pool.kv.{kind}"] = joined.split((third, 2 * third))
-    options = options_of_config(
-        {"hidden_act": "quick_gelu" if is_clip else "gelu_pytorch_tanh", **config}, norm_eps=1e-5 if is_clip else 1e-6
-    )
+    activation, norm_eps = ("quick_gelu", 1e-5) if is_clip else ("gelu_pytorch_tanh", 1e-6)
+    options = options_of_config({"hidden_act": activation, **config}, norm_eps=norm_eps)
     undecided: tuple[str, ...] = ()
     if is_clip and not config:  # OpenAI's has quick GELU, LAION's GELU
         options.pop("activation", None)

@@ -139,9 +139,8 @@ def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
         biases = [result.pop(f"{prefix}{part}.bias", None) for part in parts]
         result[f"{prefix}{fused_name}.weight"] = torch.cat(matrices)
         if any(bias is not None for bias in biases):
-            result[f"{prefix}{fused_name}.bias"] = torch.cat(
-                [m.new_zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
-            )
+            whole = [m.new_zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
+            result[f"{prefix}{fused_name}.bias"] = torch.cat(whole)
     return result
 
 
@@ -244,9 +243,8 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
     guesses, image_size = dict[str, str](), _DEFAULT_SIZE
     if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states the other two, either
         guesses["num_heads"] = f"{sizes['num_heads']} heads, usual for a width of {D}"
-        usual = {"activation": "gelu", "pool": "cls"}  # others change names or shapes
-        unsure = [name for name, value in usual.items() if name not in known and shown[name] == value]
-        guesses |= {name: f"{name} {usual[name]}" for name in unsure}
+        usual = {"activation": "gelu", "pool": "cls"}.items() & shown.items()  # others change names or shapes
+        guesses |= {name: f"{name} {value}" for name, value in sorted(usual) if name not in known}
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
         stated = known.get("prefix_positions")
