@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from vit.inference.answers.selective import risk_coverage, threshold_for
-from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics
-from vit.inference.scores.image_groups import bootstrap, count_text, gathered, number_of, numbered
+from vit.inference.scores.image_groups import bootstrap, count_text, gathered, number_of, numbered, variance_of_sum
 from vit.inference.scores.intervals import Metric, recalls
-from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
+from vit.inference.scores.scored_images import ScoredLabels
 from vit.study.statistics.paired import difference, mcnemar, paired_gap, pairs
 from vit.study.statistics.variance_components import mean_error
 
@@ -33,11 +32,11 @@ def test_images_without_groups_are_counted_one_by_one():
 
 def test_the_mean_stays_and_the_variance_is_that_of_groups():
     flags, groups = drawn(np.random.default_rng(0), 400)
-    values, count, share = gathered(flags, groups), len(flags), flags.mean()
+    values, share = gathered(flags, groups), flags.mean()
     sums = [(flags[groups == group] - share).sum() for group in range(400)]
-    expected = np.square(sums).sum() / count**2 * 400 / 399
-    assert values.mean() == pytest.approx(share, abs=1e-12)
-    assert values.var(ddof=1) / count == pytest.approx(expected, rel=0.01)  # Student's quantile of 399 is 0.3 % larger
+    variance = variance_of_sum(flags - share, groups)
+    assert values.mean() == pytest.approx(share, abs=1e-12) and variance > np.square(sums).sum() * 400 / 399
+    assert values.var(ddof=1) * len(values) == pytest.approx(variance)
 
 
 def test_the_interval_covers_where_that_of_independent_images_does_not():
@@ -57,8 +56,9 @@ def test_the_interval_covers_where_few_groups_have_most_of_the_images(num_groups
     for _ in range(300):
         groups = np.repeat(np.arange(num_groups), np.where(random.random(num_groups) < 0.05, size, 2))
         chances = random.beta(0.9 * accuracy, 0.9 * (1 - accuracy), num_groups)
-        found = Metric.share(random.random(len(groups)) < chances[groups], groups)
-        covered += found.low <= accuracy <= found.high
+        right = random.random(len(groups)) < chances[groups]
+        found, error = Metric.share(right, groups), mean_error(np.stack([gathered(~right, groups)] * 3), num_groups)
+        covered += found.low <= accuracy <= found.high and 1 - error.high <= accuracy <= 1 - error.low
     assert covered / 300 > 0.92
 
 
@@ -147,23 +147,6 @@ def test_the_area_under_risk_and_coverage_counts_groups():
     groups = np.repeat(np.arange(200), COPIES)
     found = risk_coverage(np.repeat(confidences, COPIES), np.repeat(correct, COPIES), groups=groups)
     assert found.area.high - found.area.low == pytest.approx(alone.area.high - alone.area.low, rel=0.05)
-
-
-def test_the_bootstrap_draws_groups():
-    random = np.random.default_rng(3)
-    probabilities, labels = random.dirichlet(np.ones(3), 200), random.integers(0, 3, 200)
-    names = tuple(map(str, range(200)))
-    alone = with_intervals(ScoredImages(names, labels, probabilities.astype(np.float32)), 3)
-    copied = ScoredImages(
-        tuple(map(str, range(200 * COPIES))),
-        np.repeat(labels, COPIES),
-        np.repeat(probabilities, COPIES, axis=0).astype(np.float32),
-        groups=np.repeat(np.arange(200), COPIES),
-    )
-    found = with_intervals(copied, 3)
-    for name in ("balanced_accuracy", "macro_f1", "nll"):
-        one, other = getattr(found, name), getattr(alone, name)
-        assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low, abs=0.002)
 
 
 def test_recalls_of_copies_are_as_uncertain_as_those_of_the_images():

@@ -101,7 +101,7 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     sizes, sums, square_sums = np.bincount(groups), np.bincount(groups, deviations), np.bincount(groups, squares)
     sizes, sums, square_sums = (totals[sizes > 0] for totals in (sizes, sums, square_sums))
     count, num_groups = len(deviations), len(sizes)
-    by_sums = _of_few(num_groups) * float(np.square(sums).sum())
+    by_sums = num_groups / max(num_groups - 1, 1) * float(np.square(sums).sum())  # around an estimated mean
     pairs = float(((np.square(sums) - square_sums) / sizes).sum())
     added = 0.5 * float(np.square(squares).sum()) / independent  # the square of half an image, mostly of a wrong one
     correlation = max((pairs + added) / (float((square_sums * (1 - 1 / sizes)).sum()) + added), 0.0)
@@ -114,24 +114,20 @@ def _student_factor(sizes: Labels) -> float:
     return float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE
 
 
-def _of_few(num_groups: int) -> float:
-    """What the squares of sums around an estimated mean are too small by."""
-    return num_groups / (num_groups - 1) if num_groups > 1 else 1.0
-
-
 def gathered(flags: Bools, groups: Labels | None) -> Floats:
     """(n,) values with the mean of `flags`, whose scatter is that of independent groups; without groups 0 and 1.
 
     What a group (`numbered`) deviates by is gathered in its first image, so that its other images add no variance. Any
-    analysis that takes images for independent is then right. With few groups the scatter is larger by the ratio of
-    Student's quantile to the normal one, which such an analysis uses. The values of two networks may be subtracted.
+    analysis that takes images for independent is then right. The sum has the variance of `variance_of_sum`. The values
+    of two networks may be subtracted.
     """
     values = flags.astype(np.float64)
     if groups is None:
         return values
-    _, firsts, numbers, sizes = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
     share, count = float(values.mean()), len(values)
     sums = np.bincount(numbers, values - share)
+    squares = max(float(np.square(sums).sum()), 1e-12)  # 0 where all images are right, or all wrong
     gathered_values = np.full(count, share)
-    gathered_values[firsts] += _student_factor(sizes) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
+    gathered_values[firsts] += (variance_of_sum(values - share, numbers) / squares * (count - 1) / count) ** 0.5 * sums
     return gathered_values
