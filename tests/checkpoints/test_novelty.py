@@ -35,6 +35,8 @@ def test_novelty_is_the_fraction_of_validation_images_that_are_nearer():
     novelty = Novelty.of(TrainingFeatures(torch.eye(3)), np.array([0.3, 0.1, 0.2], dtype=np.float32))
     found = novelty.of_distances(np.array([0.0, 0.1, 0.15, 0.9], dtype=np.float32))
     assert found.tolist() == [0, 0, 0.25, 0.75]
+    copies = Novelty.of(novelty.training, np.repeat(novelty.validation, 6), np.arange(18) // 6)
+    assert np.array_equal(copies.validation, novelty.validation)  # 9 % were unlike with 10 groups of equal images
 
 
 def test_a_round_trip_keeps_every_novelty(tmp_path):

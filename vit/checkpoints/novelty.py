@@ -16,13 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit.data.core.samples import Labels
 from vit.errors import CheckpointError
 
 MOST_FEATURES = 5_000  # training images of which features are kept: 2 MB of a ViT-Ti
 MOST_IMAGES = 20_000  # validation images of which distances are kept, as for `ValidationScores`
 NEIGHBOR = 1  # the k-th nearest training image gives the distance
 UNLIKE = 0.95  # novelty from which an image counts as unlike the training images
-FEWEST_IMAGES = 19  # validation images: with fewer no image can reach 0.95
+FEWEST_IMAGES = 19  # validation images, or groups: with fewer no image can reach 0.95
 
 Floats = npt.NDArray[np.float32]
 
@@ -61,12 +62,12 @@ class Novelty:
     """Training features, and how far validation images are from them."""
 
     training: TrainingFeatures  # features of training images
-    validation: Floats  # (m,) distances of validation images, in rising order
+    validation: Floats  # (m,) distances of validation images, one of each group, in rising order
 
     @classmethod
-    def of(cls, training: TrainingFeatures, distances: Floats) -> "Novelty":
-        """The novelty of a model from distances (m,) of validation images; of more than 20,000, quantiles are kept."""
-        rising = np.sort(distances)
+    def of(cls, training: TrainingFeatures, distances: Floats, groups: Labels | None = None) -> "Novelty":
+        """From distances (m,) of validation images, the first one of each group; of more than 20,000, quantiles."""
+        rising = np.sort(distances if groups is None else distances[np.unique(groups, return_index=True)[1]])
         if len(rising) > MOST_IMAGES:
             rising = rising[np.linspace(0, len(rising) - 1, MOST_IMAGES).round().astype(np.int64)]
         return cls(training, rising.astype(np.float32))

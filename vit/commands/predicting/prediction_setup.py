@@ -54,7 +54,8 @@ class AnswerOptions:
                 problem = f"--reject_novel needs a novelty: {_no_novelty(predictor)}"
                 raise UsageError(problem, "leave --reject_novel out")
             if (count := len(predictor.novelty.validation)) < FEWEST_IMAGES:
-                problem = f"--reject_novel needs {FEWEST_IMAGES} {predictor.fitted_on}, and this model has {count}"
+                images = "groups of " * bool(scores and scores.groups is not None) + predictor.fitted_on
+                problem = f"--reject_novel needs {FEWEST_IMAGES} {images}, and this model has {count}"
                 raise UsageError(problem, more_images(scores))
             rule = replace(rule, reject_novelty=UNLIKE)
         if self.target_accuracy is not None and scores is not None:

@@ -106,12 +106,8 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     added = 0.5 * float(np.square(squares).sum()) / independent  # the square of half an image, mostly of a wrong one
     correlation = max((pairs + added) / (float((square_sums * (1 - 1 / sizes)).sum()) + added), 0.0)
     alike = independent / count * (count + correlation * float((sizes * (sizes - 1)).sum()))
-    return max(independent, _student_factor(sizes) ** 2 * max(by_sums, alike))
-
-
-def _student_factor(sizes: Labels) -> float:
-    """Student's quantile over the normal one, for groups of these sizes: few with most images count as few groups."""
-    return float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE
+    student = float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE  # few large groups are few
+    return max(independent, student**2 * max(by_sums, alike))
 
 
 def gathered(flags: Bools, groups: Labels | None) -> Floats:

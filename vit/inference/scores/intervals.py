@@ -166,8 +166,7 @@ def resampled_mean(values: Floats, trials: Floats) -> Metric | None:
     known, samples, trials = values[0, there], values[1:, there], trials[there]
     samples = np.where(np.isnan(samples), known, samples)
     within = np.minimum(trials * samples.var(axis=0, ddof=1), known * (1 - known))
-    means = samples.mean(axis=1)
-    return class_mean(known, trials, float(means.var(ddof=1)), within, float(known.mean() - means.mean()))
+    return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within, float((known - samples).mean()))
 
 
 def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:

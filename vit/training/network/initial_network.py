@@ -251,7 +251,7 @@ def _measure(
     scored = {split: _scored(backbone, data.source.splits[split], plan, *by_split[split]) for split in splits}
     fitted = fit_temperature(scored[splits[0]], splits[0])
     training = TrainingFeatures.chosen(features, plan.recipe.seed)
-    novelty = Novelty.of(training, training.distances(by_split[splits[0]][0].cpu()))
+    novelty = Novelty.of(training, training.distances(by_split[splits[0]][0].cpu()), scored[splits[0]].groups)
     calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
     if "test" in calibrated:
         calibrated["test"] = replace(calibrated["test"], novelty=novelty.of_features(by_split["test"][0].cpu()))

@@ -141,7 +141,7 @@ def measure_checkpoint(
         engine.temperature = fitted.value
         scored[calibrated_on] = replace(uncalibrated.at(engine.temperature), novelty=None)
         if training is not None and uncalibrated.novelty is not None:
-            novelty = Novelty.of(training, uncalibrated.novelty)
+            novelty = Novelty.of(training, uncalibrated.novelty, uncalibrated.groups)
     for split in ("validation", "test"):
         if split in splits and split not in scored:
             scored[split] = _score(engine, data, split, None if novelty is None else novelty.of_features)
