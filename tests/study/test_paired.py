@@ -241,7 +241,7 @@ def test_few_groups_have_the_p_of_student_at_every_level():
     by_student = stats.ttest_1samp(first.reshape(6, 10).mean(axis=1), 0).pvalue
     assert by_student <= mcnemar(first, np.zeros(60, dtype=bool), groups).p < 2 * by_student
     rows = [np.stack([gathered(flags, groups)] * 3) for flags in (first, np.zeros(60, dtype=bool))]  # seeds agree
-    assert by_student <= difference(Pair(100, [0, 1, 2], *rows, groups=6.0)).p < 1.01 * by_student
+    assert by_student <= difference(Pair(100, [0, 1, 2], *rows, groups=6.0)).p < 2 * by_student
 
 
 def test_groups_that_agree_everywhere_are_as_many_as_groups():
