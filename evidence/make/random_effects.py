@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.stats import t
+import numpy.typing as npt
+from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import chi2, norm, t
+
+Floats = npt.NDArray[np.float64]
+_DRAWS = 400  # values of tau, evenly spaced in their probability
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,10 @@ def random_effects(values: Sequence[float], standard_errors: Sequence[float]) ->
 
     The interval is never narrower than Student's t would make it without their factor (Jackson et al. 2017, "The
     Hartung-Knapp modification for random-effects meta-analysis: A useful refinement but are there any residual
-    concerns?"). The prediction interval has k - 2 degrees of freedom (Higgins, Thompson and Spiegelhalter 2009, "A
-    re-evaluation of random-effects meta-analysis").
+    concerns?"). The prediction interval takes tau at every value that the data allow, each as often as the chi-square
+    distribution of the weighted squares around the mean says (Nagashima, Noma and Furukawa 2019, "Prediction intervals
+    for random-effects meta-analysis: A confidence distribution approach"). With the most probable tau alone, as of
+    Higgins, Thompson and Spiegelhalter (2009), 86 to 92 % of simulated intervals of 8 studies held the next one.
 
     Args:
         values: (k,) values of two studies or more.
@@ -65,7 +71,35 @@ def random_effects(values: Sequence[float], standard_errors: Sequence[float]) ->
     reach = float(t.ppf(0.975, count - 1)) * error
     next_low = next_high = None
     if count > 2:
-        next_reach = float(t.ppf(0.975, count - 2)) * (tau2 + error**2) ** 0.5
-        next_low, next_high = mean - next_reach, mean + next_reach
+        low, high = _of_next(y, v)
+        next_low, next_high = min(low, mean - reach), max(high, mean + reach)  # the mean is not known better
     p = float(2 * t.sf(abs(mean) / error, count - 1))
     return RandomEffects(count, mean, mean - reach, mean + reach, next_low, next_high, tau2**0.5, p)
+
+
+def _of_next(y: Floats, v: Floats) -> tuple[float, float]:
+    """Both ends of the prediction interval of (k,) values with variances v."""
+    squares = chi2.isf((np.arange(_DRAWS) + 0.5) / _DRAWS, len(y) - 1)  # of the values around their mean
+
+    def weighted(tau2: Floats) -> tuple[Floats, Floats, Floats]:
+        """(mean, sum of the weights, weighted squares) of each of many tau2."""
+        w = 1 / (v + tau2[:, None])
+        mean = w @ y / w.sum(axis=1)
+        return mean, w.sum(axis=1), (w * np.square(y - mean[:, None])).sum(axis=1)
+
+    low, high = np.zeros(_DRAWS), np.full(_DRAWS, 1.0)
+    while (is_low := weighted(high)[2] > squares).any():  # squares fall with tau2
+        high[is_low] *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_low = weighted(middle)[2] > squares
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    tau2 = np.where(weighted(np.zeros(_DRAWS))[2] > squares, low, 0.0)
+    mean, total, _ = weighted(tau2)
+    deviation = np.sqrt(tau2 + 1 / total)
+
+    def end(level: float) -> float:
+        far = 40 * float(deviation.max())
+        return float(brentq(lambda x: norm.cdf((x - mean) / deviation).mean() - level, y.min() - far, y.max() + far))
+
+    return end(0.025), end(0.975)
