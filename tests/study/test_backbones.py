@@ -67,6 +67,7 @@ def test_conditions_say_what_the_intervals_cover():
     assert "cover other test images, not other training images" in equal and "seeds." not in equal
     one = replace(FIRST, num_seeds=1, accuracy=Interval(0.8, None, None))
     assert "1 seed: without intervals" in conditions([one])
+    assert "tends to look better" in conditions([FIRST, WORSE, WORSE]) and "tends" not in conditions([FIRST, WORSE])
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path):

@@ -35,6 +35,8 @@ def test_two_sentences_answer():
     assert "2,000 optimizer steps at every size" in found.conditions and "more than 10,000 images" in found.conditions
     assert found.next_steps == found.warnings == [] and to_json(found)["answer"] == found.answer
     assert next(iter(to_json(found))) == "answer"
+    three = judged({name: law(2, -0.4) for name in ("vit", "cnn", "mlp")})
+    assert "choice of the best of several" in three.conditions and "choice of the best" not in found.conditions
 
 
 @pytest.mark.parametrize(

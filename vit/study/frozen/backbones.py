@@ -133,15 +133,16 @@ def conditions(found: Sequence[Backbone]) -> str:
     """What the numbers of the table mean: its size, its seeds, and what its intervals cover."""
     best = found[0]
     at = f"Linear probes at {best.num_images:,} training images"
+    chosen = " They also chose the first backbone, which tends to look better than it is." * (len(found) > 2)
     if best.equal_seeds:
         return (
             f"{at}, which are all there are. Every seed therefore fits the same head, and the 95 % intervals cover "
-            "other test images, not other training images."
+            f"other test images, not other training images.{chosen}"
         )
     seeds = f"{best.num_seeds} seed{'s' * (best.num_seeds != 1)}"
     if best.accuracy.low is None:
         return f"{at}, {seeds}: without intervals. Give --seeds 2 or more."
-    return f"{at}, {seeds}. The 95 % intervals cover other training images and other test images."
+    return f"{at}, {seeds}. The 95 % intervals cover other training images and other test images.{chosen}"
 
 
 def write_backbones(found: Sequence[Backbone], path: Path) -> None:
