@@ -217,9 +217,11 @@ def test_a_run_made_with_relative_paths_is_found_from_anywhere(vit, draw_classes
     assert json.loads((run / "classes.json").read_text())["classes"] == ["dark", "light"]
     vit("evaluate", run).ok()
     start = f"~/{run.relative_to(tmp_path)}"
-    answer = vit("train", "~/my photos/set", *TINY, "--init_from", start, "--out", "~/second").ok()
+    above = f"../{run.relative_to(tmp_path)}"  # as it stood, `vit evaluate` elsewhere counted what this run has learned
+    answer = vit("train", "~/my photos/set", *TINY, "--init_from", above, "--out", "~/second").ok()
     (second,) = (tmp_path / "second").glob("**/config.yaml")
     kept = yaml.safe_load(second.read_text())
-    assert Path(kept["data"]["source"]).is_absolute() and "weights of" in answer.out
+    assert Path(kept["data"]["source"]).is_absolute() and f"weights of {run}" in answer.out
+    assert kept["model"]["init_from"] == str(run)
     vit("predict", start, "~/my photos/set/dark", "--output", "~/rows.csv").ok()
     assert (tmp_path / "rows.csv").is_file() and not list((tmp_path / "elsewhere").iterdir())

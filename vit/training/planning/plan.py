@@ -217,6 +217,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         ),
         model=replace(
             model,
+            init_from=model.init_from and absolute(model.init_from),
             network={"name": network.spec.name, **options},
             preprocess=PreprocessConfig(**vars(network.preprocess)),
         ),
@@ -258,4 +259,5 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
 def absolute(name: str) -> str:
     """A path as it is found from any folder; other names as they are."""
     path = Path(name).expanduser()
-    return str(path.absolute()) if path.exists() else name
+    place = path.resolve() if ".." in path.parts else path.absolute()  # the working folder may go
+    return str(place) if path.exists() else name
