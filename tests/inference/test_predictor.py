@@ -138,6 +138,9 @@ def test_load_takes_a_run_or_any_of_its_checkpoints(digits_run, mixed):
 def test_precision_follows_the_training_unless_asked(digits_run):
     assert vit.load(digits_run.path).engine.precision == "32-true"
     assert vit.load(digits_run.path, precision="bf16-mixed").engine.precision == "bf16-mixed"
+    for options in ({"precision": "fp16"}, {"engine": "tensorrt"}):  # computed with float32 and torch, without a word
+        with pytest.raises(UsageError, match="choose one of"):
+            vit.load(digits_run.path, **options)
 
 
 def test_the_package_names_what_it_offers(digits_run):

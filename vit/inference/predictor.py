@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, O
 from vit.inference.files import ListedImages, list_images
 from vit.inference.prediction import Frames, Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
 from vit.inference.scores.scored_images import above
+from vit.options import read_value
 from vit.tasks.task import task_with
 
 Input = tuple[str, Tensor | ImageError]  # name, and the input of a network or the reason for a failure
@@ -257,6 +258,8 @@ def load(
         about = computing.description
         lacks = check_finished(path, unfinished, about.unfinished)
     else:
+        read_value(EngineName, engine, "engine")
+        read_value(Literal["auto", "32-true", "bf16-mixed"], precision, "precision")
         file = checkpoint_of(path)
         network, about, novelty = checkpoint.load_with_novelty(file)
         if precision == "auto" and about.precision == "32-true":
