@@ -268,3 +268,11 @@ def test_closed_outputs_go_nowhere(tmp_path, closed):
     """As some daemons start programs: the next file would get the number of standard output."""
     done = shell(f"{sys.executable} -m vit data check nowhere {closed}", tmp_path)
     assert done.returncode in (2, 3) and "internal error" not in done.stderr
+
+
+def test_a_locale_need_not_know_the_letters_of_a_name(tmp_path):
+    """The command had done its work, and ended with an internal error at the first such letter."""
+    (tmp_path / "日本" / "run").mkdir(parents=True)
+    (tmp_path / "日本" / "run" / "config.yaml").touch()
+    done = shell(f"PYTHONIOENCODING=latin-1 {sys.executable} -m vit runs 日本", tmp_path)
+    assert done.returncode == 0 and "\\u65e5\\u672c/run" in done.stdout

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 
 from vit.errors import TOO_MANY_FILES, Terminated, UsageError, VitError, interruption, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
@@ -114,6 +116,9 @@ def _open_closed_outputs() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  stays open
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        with suppress(OSError):  # of a fork, where a pipe has taken the place of a file
+            sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the locale may lack the letters of a name
 
 
 def _dispatch(arguments: list[str]) -> int:
