@@ -116,7 +116,10 @@ def test_curves_of_one_epoch_and_of_numbers_that_are_none(tmp_path):
     header = "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
     for rows in ("0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n", "0,9,0.1,2.0,100,nan,0.1,,nan,1.0\n", ""):
         (tmp_path / "metrics.csv").write_text(header + rows)
-        drawn(curves(tmp_path / "metrics.csv", 0, "epoch", "loss"), tmp_path)
+        figure = curves(tmp_path / "metrics.csv", 0, "epoch", "loss")
+        drawn(figure, tmp_path)
+        for axes in figure.axes * bool(rows):  # the losses were an empty picture, between epochs 0.945 and 1.05
+            assert {line.get_marker() for line in axes.lines} >= {"o"} and {0.0, 1.0, 2.0} >= {*axes.get_xticks()}
 
 
 @pytest.mark.parametrize("count", [1, 8, 9])

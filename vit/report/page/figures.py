@@ -30,8 +30,9 @@ def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str)
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
+    marker = "o" * (len(epochs) == 1)  # one point is not a line
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
-        loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
+        loss.plot(epochs, [float(row[name] or "nan") for row in rows], marker=marker, color=color, label=label)
     loss.set(xlabel=validation_name, ylabel=loss_axis, title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row[column] or "nan") for row in rows]
@@ -48,7 +49,7 @@ def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str)
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
     accuracy.set(xlabel=validation_name, ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
     for axes in (loss, accuracy):
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         low, high = axes.get_ylim()
         axes.set_ylim(low, high if axes is loss else min(high, 101.0))  # no accuracy is above 100 %
     return figure
