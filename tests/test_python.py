@@ -139,6 +139,7 @@ def test_wrong_values_are_refused_as_by_the_command(here):
         (lambda: vit.predict("run", "images", top_k=0), "top_k is 0; give a number >0"),
         (lambda: vit.export("run", format="onxx"), "format is onxx; did you mean 'onnx'"),
         (lambda: vit.evaluate("run", split="tset"), "split is tset; did you mean 'test'"),
+        (lambda: vit.evaluate("run", splt="test"), "vit evaluate has no option splt; did you mean 'split'"),
     ):
         with pytest.raises(UsageError, match=words):
             call()

@@ -210,11 +210,13 @@ def for_python(function: Callable[..., R], is_checked: bool) -> Callable[..., R]
     @wraps(function)
     def call(*args: Any, quiet: bool = False, **kwargs: Any) -> R:
         if is_checked:
+            parser = command_parser(function)
+            parser.read_values(kwargs)  # names the option that is meant, where Python would raise a TypeError
             values = dict(signature.bind(*args, **kwargs).arguments)
             for name, parameter in signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     values |= values.pop(name, {})
-            command_parser(function).read_values(values)
+            parser.read_values(values)
         with silenced(quiet):
             return function(*args, **kwargs)
 
