@@ -104,7 +104,7 @@ def test_links_that_go_round_are_read_once(tree):
         (["sub/cc.png"], "there is no sub/cc.png, did you mean 'sub/c.png'"),
         (["*.jpg"], r"\*\.jpg matches no file"),
         (["empty"], "holds no files"),
-        ([], "holds no files"),
+        ([], "an empty list holds no files"),
     ],
 )
 def test_inputs_that_name_nothing(tree, given, words):

@@ -115,7 +115,7 @@ def list_files(
         count = sum(skipped_folders.values())
         more = f" ({count:,} folder{'s' * (count != 1)} in it)" if count else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
-        raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
+        raise DataError(f"{', '.join(map(str, inputs)) or 'an empty list'} holds no files{more}", fix)
     counts = tuple(map(len, listed)) if keep_repeats else ()
     if not keep_repeats and len(inputs) > 1:
         first = dict[Path, str]()  # holiday and ./holiday are one; `..` stays, because links may precede it

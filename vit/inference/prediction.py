@@ -83,7 +83,7 @@ def is_one(images: object) -> bool:
     """Whether this is a single path or image."""
     if isinstance(images, np.ndarray | Tensor):
         return images.ndim < 4
-    return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
+    return isinstance(images, str | bytes | os.PathLike | PillowImage) or not isinstance(images, Iterable)
 
 
 def named(image: InMemory, index: int, every: Iterable[Preprocess]) -> Named:
