@@ -37,7 +37,8 @@ class Embedder:
         self.warning, self.first_frames = pretrained.warning, Frames()
         self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "32-true")
         if not self.engine.keep_features():
-            raise UsageError(f"the last layer of {filled.spec.name} is not known", "choose another network")
+            fix = "choose another network, or write get_classifier() for yours"
+            raise UsageError(f"the last layer of {filled.spec.name} is not known", fix)
         side, channels = filled.preprocess.image_size, filled.preprocess.channels
         _, features = self.engine.logits_and_features(torch.zeros(1, channels, side, side, dtype=torch.uint8))
         self.width = features.shape[1]
