@@ -8,7 +8,7 @@ vit import anything by itself.
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,17 @@ def trust(path: str) -> None:
     os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), path]))
 
 
+def check_trusted(paths: Iterable[str]) -> None:
+    """Raise UsageError with all paths that the user has not named, and the variable that names them, too."""
+    known = _trusted()
+    if missing := [path for path in paths if path not in known]:
+        problem = f"{', '.join(missing)}: code outside vit, and a file alone does not make vit run it"
+        raise UsageError(problem, f"set {VARIABLE}={','.join([*known, *missing])} if you trust this code")
+
+
 def load(path: str, flag: str) -> Any:
     """What a path names, also in the current folder; UsageError: the user has not named it, or the import fails."""
-    if path not in _trusted():
-        problem = f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it"
-        raise UsageError(problem, f"set {VARIABLE}={path} if you trust this code")
+    check_trusted([path])
     module, _, name = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)

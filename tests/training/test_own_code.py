@@ -24,7 +24,7 @@ from vit.checkpoints.load import load
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError, VitError
-from vit.own_code import VARIABLE, is_path, trust
+from vit.own_code import VARIABLE, check_trusted, is_path, trust
 from vit.training.losses import OwnLoss, own_metric
 from vit.training.optim import make_optimizer
 from vit.training.recipes.image_options import AugmentConfig
@@ -203,7 +203,7 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     run = run_folder(mine / "runs")
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.delitem(sys.modules, "mine")
-    with pytest.raises(VitError, match="VIT_OWN_CODE=mine:Columns"):
+    with pytest.raises(UsageError, match=r"if you trust this code$"):
         load(run / "checkpoints" / "best.ckpt")
     answer = vit("inspect", run)
     assert answer.code != 0 and "VIT_OWN_CODE=mine:Columns" in answer.err and "mine" not in sys.modules
@@ -214,6 +214,8 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     assert answer.code != 0 and "VIT_OWN_CODE=mine:Columns" in answer.err and "mine" not in sys.modules
 
     trust("mine:Columns")
+    with pytest.raises(UsageError, match=r"b:c, d:e: code .* set VIT_OWN_CODE=mine:Columns,b:c,d:e if"):
+        check_trusted(["mine:Columns", "b:c", "d:e"])
     assert load(run / "checkpoints" / "best.ckpt")[1].spec.name == "mine:Columns"
 
 

@@ -16,7 +16,9 @@ from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
 from vit.errors import CheckpointError, explained
+from vit.models.catalog import entry
 from vit.models.network import Network, misfits
+from vit.own_code import is_path
 
 
 def load(path: Path) -> tuple[Network, Description]:
@@ -75,6 +77,8 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
     """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any."""
     options = description.spec.options
     layers = options.get("layers", ())
+    if is_path(description.spec.name):
+        entry(description.spec.name)  # its errors are those of the user's code, and not of the checkpoint
     with explained(CheckpointError, f"{path} describes a network that cannot be built", FIX, Exception):
         for blocks in (options.get("depth", 1), *(layers if isinstance(layers, tuple) else ())):
             if isinstance(blocks, int | float) and blocks > num_tensors:  # before the network is built, block by block

@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network, has_batch_norm
 from vit.models.spec import Cost, NetworkSpec
+from vit.own_code import check_trusted
 from vit.ranges import seconds
 from vit.training.distillation import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
 from vit.training.distributed.devices import Machine, choose_machine
@@ -24,7 +25,7 @@ from vit.training.planning.images import chosen_part, divided, opened_data, subs
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import as_trained
 
 P = TypeVar("P", bound="Plan")
@@ -151,6 +152,7 @@ def open_inputs(recipe: Recipe, listed: Source | None = None) -> TrainingInputs:
         UsageError: options contradict each other, the machine, or the labels.
         DataError: the data cannot be used.
     """
+    check_trusted(own_code(recipe))
     machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
