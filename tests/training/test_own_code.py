@@ -217,6 +217,7 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     with pytest.raises(UsageError, match=r"b:c, d:e: code .* set VIT_OWN_CODE=mine:Columns,b:c,d:e if"):
         check_trusted(["mine:Columns", "b:c", "d:e"])
     assert load(run / "checkpoints" / "best.ckpt")[1].spec.name == "mine:Columns"
+    vit("export", run, "--format", "safetensors").ok("mine-Columns.safetensors")  # a colon is of Windows and of scp
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def export(
         check_data(os.fspath(measure))
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
+    from vit.checkpoints.run import slug
     from vit.export.exporting import check_output, export_format
     from vit.export.exporting import export as write
     from vit.export.latency import show_latencies_of, show_size_and_speed
@@ -99,7 +100,7 @@ def export(
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
     description = trained.description
     warn_of_unfinished(description.unfinished or "", reporter)
-    path = wanted or free_name(Path(f"{description.spec.name}{'-int8' * is_int8}{export_kind.ending}"))
+    path = wanted or free_name(Path(f"{slug(description.spec.name)}{'-int8' * is_int8}{export_kind.ending}"))
     kind = f"{format}, int8" if is_int8 else format
     summary = f"{path}: {kind}, {len(description.class_names):,} {description.task.kinds_text}"
     exported, cost = trained, None
