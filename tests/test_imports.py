@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "csv_files": {"errors", "plain_files"},
     "options": {"errors", "plain_files"},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
-    "__main__": {"commands", "console", "launch", "memory", "errors", "registry", "version"},
+    "__main__": {"commands", "console", "launch", "memory", "errors", "own_code", "registry", "version"},
     "__init__": {"models", "inference", "commands", "csv_files", "registry", "version", "extras"},  # for types alone
 }
 

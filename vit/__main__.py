@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 
+from vit import own_code
 from vit.errors import TOO_MANY_FILES, Terminated, UsageError, VitError, interruption, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
@@ -167,6 +168,8 @@ def _failure(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return 7, f"{os.strerror(error.errno)}{where}; free space, fix permissions, or choose another place"
+    if words := own_code.failure(error):
+        return 2, f"{words}; change this code, or run it again with --debug for all lines"
     return 1, f"internal error: {type(error).__name__}: {first_line}; run it again with --debug and report its output"
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from vit.errors import UsageError, VitError, first_line, is_out_of_memory
@@ -55,7 +56,24 @@ def running(path: str, flag: str, fix: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, VitError) or is_out_of_memory(error):
             raise
-        raise UsageError(f"{flag} {path} fails: {type(error).__name__}: {first_line(error)}", fix) from error
+        raise UsageError(f"{flag} {_failure(path, error)}", fix) from error
+
+
+def failure(error: Exception) -> str:
+    """Which of the trusted paths an error comes from, with file and line; "" where it comes from none of them."""
+    return next((_failure(path, error) for path in _trusted() if _line(path, error)), "")
+
+
+def _failure(path: str, error: Exception) -> str:
+    kind, text = type(error).__name__, first_line(error)
+    return f"{path} fails: {text if text.startswith(kind) else f'{kind}: {text}'}{_line(path, error)}"
+
+
+def _line(path: str, error: Exception) -> str:
+    """The last line of a path's module on the way to an error, as a SyntaxError shows it; "" where it has none."""
+    file = f"{path.partition(':')[0].rpartition('.')[2]}.py"
+    lines = [line for frame, line in walk_tb(error.__traceback__) if Path(frame.f_code.co_filename).name == file]
+    return f" ({file}, line {lines[-1]})" if lines else ""
 
 
 def _trusted() -> list[str]:

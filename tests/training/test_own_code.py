@@ -20,11 +20,14 @@ import vit.data.pixels.augment as module
 from tests.forked import run
 from tests.runs import run_folder
 from tests.test_documented_commands import ROOT
+from vit.__main__ import _failure
 from vit.checkpoints.load import load
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError, VitError
-from vit.own_code import VARIABLE, check_trusted, is_path, trust
+from vit.inference.engine import Engine
+from vit.models.spec import NetworkSpec
+from vit.own_code import VARIABLE, check_trusted, failure, is_path, trust
 from vit.training.losses import OwnLoss, own_metric
 from vit.training.optim import make_optimizer
 from vit.training.recipes.image_options import AugmentConfig
@@ -172,13 +175,27 @@ def test_an_optimizer_of_ones_own_that_is_none_is_an_error(named, optimizer, wor
         ("logits[:, :1]", "gives a tensor (2, 1) for 2 images and 10 classes"),
         ("logits.mean(0)", "gives a tensor (10,)"),
         ("logits.detach() if self.requires_grad_(False) else 0", "no weights to train"),
-        ("1 / 0", "ZeroDivisionError"),
+        ("1 / 0", "ZeroDivisionError: division by zero (mine.py, line 26)"),
+        ("{}['a']", "fails: KeyError('a') (mine.py, line 26)"),
     ],
 )
 def test_a_network_of_ones_own_with_other_outputs_is_an_error(vit, mine, result, words):
     code = Path("mine.py").read_text().replace("return self.head(", "logits = self.head(")
     Path("mine.py").write_text(code.replace("mean(dim=1))\n", f"mean(dim=1))\n        return {result}\n", 1))
     vit("train", "digits", "--network", "mine:Columns", *FAST, "--dry_run").failed(2, words)
+
+
+def test_what_fails_in_the_midst_of_a_training_names_the_line_of_ones_own_code(mine):
+    trust("mine:Columns")
+    network = NetworkSpec("mine:Columns", 10).build(8)
+    with pytest.raises(RuntimeError) as raised:
+        network(torch.zeros(1, 3, 9, 8))
+    words = _failure(raised.value)
+    assert words[0] == 2 and re.match(
+        r"mine:Columns fails: RuntimeError: input.* \(mine.py, line 25\); change", words[1]
+    )
+    assert failure(ValueError("of vit")) == ""
+    assert Engine(network, Preprocess(8), torch.device("cpu"), "32-true").keep_features()  # by `get_classifier`
 
 
 @pytest.mark.parametrize("result", [np.zeros((8, 8, 3)), np.zeros((4, 4, 3), np.uint8), None])
