@@ -132,6 +132,11 @@ def test_an_evaluation_leaves_out_the_images_of_earlier_runs(vit, colors, first,
         assert left_out[f"{split}_images_of_the_run"] == known[split]
     assert f"{known['train']} images that the run, or one that it learned from, trained on" in answer.err
     assert f"{known['test']} of {sum(known.values())} images are measured" in answer.err
+    assert "not left out" not in answer.err
+    first_of_second.rename(tmp_path / "gone")
+    answer = vit("evaluate", run_folder(tmp_path / "second"), colors, "--output", tmp_path / "again").ok()
+    (tmp_path / "gone").rename(first_of_second)
+    answer.noted(f"images that {first_of_second} learned are not left out")
 
 
 @pytest.mark.faults("D36")

@@ -30,6 +30,7 @@ from vit.training.running.run_images import (
     groups_in_training,
     images_of_run,
     learned_from,
+    missing_origins,
     seen_in_training,
     splits_of_run,
 )
@@ -211,6 +212,8 @@ def unseen_images(
     """The images of a split that no run learned from, or with `include_seen` all; DataError where none is left."""
     samples, earlier = source.splits[split], [one for run in runs for one in learned_from(run)]
     seen = seen_in_training([*runs, *earlier], source, split, _contents(source, split, reporter))
+    if gone := missing_origins([*runs, *earlier]):
+        reporter.notice(f"WARNING: images that {some_of(gone)} learned are not left out, because it is not there")
     unseen = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     part, who = samples if include_seen else samples.select(unseen), "the run" if len(runs) == 1 else "a run"
     if shared := sorted({group for run in runs for group in groups_in_training(run, part)}):

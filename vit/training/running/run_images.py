@@ -225,6 +225,13 @@ def learned_from(run: RunDirectory) -> list[RunDirectory]:
     return [one for _, one in earlier if not one.is_pretraining]
 
 
+def missing_origins(runs: Sequence[RunDirectory]) -> list[str]:
+    """Runs, or files of runs, that some runs learned from, and that are not there any more."""
+    paths = {Path(name) for run in runs for name in _origins(run) if name is not None}
+    absent = (path for path in paths if path.is_absolute() and not path.exists())
+    return sorted(str(path) for path in absent if path.suffix in ("", ".ckpt"))
+
+
 def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
     """What a run did with the measured images, by split; empty where it knows none of them.
 
