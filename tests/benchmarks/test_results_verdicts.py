@@ -155,7 +155,7 @@ def test_one_seed_has_the_interval_of_its_test_images():
     (one,) = sentences.compared(found, [("a", "b")])
     assert 0.3 < one.gap.value < 0.5
     assert one.reach == pytest.approx(1.96 * (0.5 * 0.5 + 0.9 * 0.1) ** 0.5 / SIZE**0.5, rel=0.1)
-    assert sentences.accuracy_text(found, "", "b").count("(") == 1
+    assert sentences.accuracy_text(sentences.over_images(0.1, SIZE)).count("(") == 1
 
 
 def test_a_section_names_each_of_its_rows_and_those_that_are_missing(rows):
