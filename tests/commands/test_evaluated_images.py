@@ -163,6 +163,8 @@ def test_rules_name_the_images_of_their_fit(vit, calibrated, data):
     assert "train with more calibration images (--data.calibration)" in answer.err
     answer = vit("predict", calibrated, data / "dark", "--reject_novel")
     assert answer.code == 2 and "--reject_novel needs 19 calibration images, and this model has 8" in answer.err
+    answer = vit("predict", calibrated, data / "dark").noted("too few calibration images to call any image unlike")
+    assert "unlike the training images" not in answer.out + vit("evaluate", calibrated).out
 
 
 @pytest.mark.faults("D7")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.novelty import Novelty, is_unlike
+from vit.checkpoints.novelty import FEWEST_IMAGES, Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
@@ -70,6 +70,11 @@ class Predictor:
         self.novelty = novelty if has_features else None
         self.is_exported, self.lacks, self.members = is_exported, lacks, list[Predictor]()
         self.first_frames, self._rule = Frames(), AnswerRule()
+
+    @property
+    def can_tell_unlike(self) -> bool:
+        """Whether enough validation images say how far images like them are from the training images."""
+        return self.novelty is not None and len(self.novelty.validation) >= FEWEST_IMAGES
 
     def __repr__(self) -> str:
         names, side, engine = self.class_names, self.preprocess.image_size, self.engine

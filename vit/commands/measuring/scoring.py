@@ -149,7 +149,7 @@ def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
         reporter.table(("--coverage", "--sets", "with the true label", "labels in a set"), sets)
     else:
         reporter.line(f"{_NOT_GUARANTEED} with so few: {known}")
-    if answers.novelty is not None:
+    if answers.tells_unlike and answers.novelty is not None:
         unlike = _proportion(answers.novelty.unlike)
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")
 

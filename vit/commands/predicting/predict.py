@@ -174,7 +174,7 @@ def predict(
         if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
     rows = predictor.predict_files(listed.paths, setup.num_ranked(predictor), batch_size, listed.reader)
-    tally = PredictionTally(writer.task)
+    tally = PredictionTally(writer.task, predictor.can_tell_unlike)
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
     with naming_file(writer.partial), ExitStack() as stack:

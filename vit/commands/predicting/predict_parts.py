@@ -111,7 +111,7 @@ def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
             reader = listed().reader if is_table or any(map(is_far, manifest.paths(0)[:1])) else None
             predictor = setup.load(reporter, manifest.num_rows)
             num_ranked = setup.num_ranked(predictor)
-            tally = PredictionTally(predictor.task)
+            tally = PredictionTally(predictor.task, predictor.can_tell_unlike)
 
             def open_rows(path: Path) -> ParquetWriter:
                 writer = ParquetWriter(path, setup.top_k)

@@ -51,18 +51,19 @@ class PredictionTally:
     """Counts and examples, gathered while the rows go by."""
 
     task: "Task"
+    tells_unlike: bool = False  # whether the model can call an image unlike the training images
     statuses: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
     groups: Counter[str] = field(default_factory=Counter)  # answers of images without a label
-    judged: int = 0  # images with a novelty
+    judged: int = 0  # images with a novelty that tells
     novel: int = 0
 
     def add(self, row: "Prediction") -> None:
         """Count a row."""
         self.statuses[row.status] += 1
-        self.judged += row.novelty is not None
+        self.judged += self.tells_unlike and row.novelty is not None
         self.novel += row.is_unlike
         if len(self.first) < SHOWN_FILES:
             self.first.append(row)

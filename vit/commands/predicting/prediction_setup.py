@@ -53,7 +53,8 @@ class AnswerOptions:
             if predictor.novelty is None:
                 problem = f"--reject_novel needs a novelty: {_no_novelty(predictor)}"
                 raise UsageError(problem, "leave --reject_novel out")
-            if (count := len(predictor.novelty.validation)) < FEWEST_IMAGES:
+            if not predictor.can_tell_unlike:
+                count = len(predictor.novelty.validation)
                 images = "groups of " * bool(scores and scores.groups is not None) + predictor.fitted_on
                 problem = f"--reject_novel needs {FEWEST_IMAGES} {images}, and this model has {count}"
                 raise UsageError(problem, more_images(scores))
@@ -123,6 +124,8 @@ class PredictionSetup:
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {_no_novelty(predictor)}")
+        elif not predictor.can_tell_unlike:
+            reporter.notice(f"too few {predictor.fitted_on} to call any image unlike the training images")
         used, files = predictor.engine, "" if num_images is None else f"{count_of(num_images, 'file')}, "
         kinds = f"{len(predictor.class_names):,} {predictor.task.kinds}"
         reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vit.checkpoints.novelty import is_unlike
+from vit.checkpoints.novelty import FEWEST_IMAGES, is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels
 from vit.inference.answers.answers import SET_METHODS, PredictionSets, SetMethod
@@ -77,6 +77,11 @@ class MeasuredAnswers:
     # how many images are unlike the training images; None where it was not computed
     novelty: MeasuredNovelty | None = None
     num_groups: int | None = None  # number of groups of the validation images; None where they have none
+
+    @property
+    def tells_unlike(self) -> bool:
+        """Whether enough validation images, or groups of them, say which images are unlike the training images."""
+        return (self.num_groups or self.num_validation) >= FEWEST_IMAGES
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON files."""

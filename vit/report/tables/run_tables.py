@@ -195,7 +195,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
         "sets": [_set_row(row, class_names) for row in answers.sets],
         "set_classes": [(name, [percent(one, 1, "") for one in row]) for name, row in by_class[:MOST_SET_CLASSES]],
         "set_columns": [METHODS[row.method] for row in shown],
-        "unlike": "" if novelty is None else percent_text(novelty.unlike),
+        "unlike": percent_text(novelty.unlike) if novelty is not None and answers.tells_unlike else "",
         "novelty": None if novelty is None else drawn(novelty_figure(novelty)),
     }
 
