@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from vit.inference.answers.selective import risk_coverage, threshold_for
+from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics
 from vit.inference.scores.image_groups import bootstrap, count_text, gathered, number_of, numbered, variance_of_sum
 from vit.inference.scores.intervals import Metric, recalls
-from vit.inference.scores.scored_images import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 from vit.study.statistics.paired import difference, mcnemar, paired_gap, pairs
 from vit.study.statistics.variance_components import mean_error
 
@@ -147,6 +148,23 @@ def test_the_area_under_risk_and_coverage_counts_groups():
     groups = np.repeat(np.arange(200), COPIES)
     found = risk_coverage(np.repeat(confidences, COPIES), np.repeat(correct, COPIES), groups=groups)
     assert found.area.high - found.area.low == pytest.approx(alone.area.high - alone.area.low, rel=0.05)
+
+
+def test_metrics_of_copies_are_as_uncertain_as_those_of_the_images():
+    random = np.random.default_rng(3)
+    probabilities, labels = random.dirichlet(np.ones(3), 200), random.integers(0, 3, 200)
+    names = tuple(map(str, range(200)))
+    alone = with_intervals(ScoredImages(names, labels, probabilities.astype(np.float32)), 3)
+    copied = ScoredImages(
+        tuple(map(str, range(200 * COPIES))),
+        np.repeat(labels, COPIES),
+        np.repeat(probabilities, COPIES, axis=0).astype(np.float32),
+        groups=np.repeat(np.arange(200), COPIES),
+    )
+    found = with_intervals(copied, 3)
+    for name in ("balanced_accuracy", "macro_f1", "nll"):
+        one, other = getattr(found, name), getattr(alone, name)
+        assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low, abs=0.002)
 
 
 def test_recalls_of_copies_are_as_uncertain_as_those_of_the_images():

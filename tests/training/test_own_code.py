@@ -220,7 +220,7 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     run = run_folder(mine / "runs")
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.delitem(sys.modules, "mine")
-    with pytest.raises(UsageError, match=r"if you trust this code$"):
+    with pytest.raises(UsageError, match=r"VIT_OWN_CODE=mine:Columns if you trust this code$"):
         load(run / "checkpoints" / "best.ckpt")
     answer = vit("inspect", run)
     assert answer.code != 0 and "VIT_OWN_CODE=mine:Columns" in answer.err and "mine" not in sys.modules
@@ -260,7 +260,7 @@ def test_a_pretraining_runs_the_network_that_its_command_names(vit, mine):
     vit(*words).ok()
     Path("mine.py").write_text(Path("mine.py").read_text().replace("get_classifier", "other"))
     sys.modules.pop("mine")
-    vit(*words).failed(2, "does not say which of its layers")
+    vit(*words).failed(2, "does not say which of its layers computes the classes")
 
 
 def test_the_code_that_a_recipe_names():
