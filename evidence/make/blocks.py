@@ -88,12 +88,13 @@ def reference(name: str, names: Sequence[str]) -> str:
 def network_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     """Cells of a table: network, parameters, accuracy, seeds, each seed, and minutes, at the largest size."""
     largest = max(cell.num_images for cell in kept.cells)
+    points = {one.name: point for one in kept.findings.series for point in one.points if point.num_images == largest}
     for name, cells in seeds_of(kept.cells):
         if not cells:
             yield name, "", "no finished run", "0", "", ""
             continue
         yield (
-            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_text(error_of(kept, name, largest)),
+            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_text(error_of(kept, points[name])),
             seeds_text(kept, len(cells)), each_seed(kept.answers, "", name), minutes_a_run(kept, cells),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from vit.checkpoints.result import rule_text
 from vit.console import p_value
 from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
-from vit.study.findings import ALPHA, CellResult, Difference, Interval
+from vit.study.findings import ALPHA, CellResult, Difference, Interval, Point
 from vit.study.statistics.paired import Pair, difference, hochberg
 
 OF_P = "A value p is corrected for all comparisons of its list, so a longer list has a larger p for the same pair."
@@ -153,10 +153,9 @@ def accuracy_text(error: Interval) -> str:
     return f"{words} ({100 - 100 * error.high:.2f} to {100 - 100 * error.low:.2f})"
 
 
-def error_of(kept: Kept, series: str, size: int) -> Interval:
+def error_of(kept: Kept, point: Point) -> Interval:
     """The mean error as the study's own report says it; of one seed, with the interval over test images alone."""
-    points = next(one.points for one in kept.findings.series if one.name == series)
-    mean = next(one.mean for one in points if one.num_images == size)
+    mean = point.mean
     return mean if mean.low is not None else over_images(mean.value, kept.findings.num_test_images)
 
 

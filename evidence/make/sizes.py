@@ -45,8 +45,8 @@ def _table(kept: Kept, findings: Findings) -> Iterator[str]:
     for size in findings.sizes:
         points = [next((one for one in series.points if one.num_images == size), None) for series in findings.series]
         found = [
-            f"{accuracy_text(error_of(kept, series.name, size))}{_seeds(kept, len(point.seeds))}" if point else ""
-            for series, point in zip(findings.series, points, strict=True)
+            f"{accuracy_text(error_of(kept, point))}{_seeds(kept, len(point.seeds))}" if point else ""
+            for point in points
         ]
         yield table_line((f"{size:,}", *found, *(_gap(pair[size]) if size in pair else "" for pair in gaps)))
 
