@@ -22,6 +22,7 @@ from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 from vit.tasks.levels import levels_of
 
 CALIBRATION_BINS = 15
+_NEARLY_ALL, _FEWEST = 0.8, 8  # images of a class that are taken for one other class: it may have its name
 MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
 
 
@@ -151,8 +152,15 @@ class Measurement:
 
     @property
     def guessing(self) -> list[str]:
-        """A warning where the balanced accuracy of the classes that have images may be that of guesses."""
-        return like_guessing(self.metrics.balanced_accuracy, 1 / sum(row.num_images > 0 for row in self.per_class))
+        """Warnings: the balanced accuracy may be that of guesses; nearly all images of two classes change places."""
+        counts = np.empty((0, 0)) if self.confusion is None else self.confusion
+        is_most = (counts >= _NEARLY_ALL * counts.sum(axis=1, keepdims=True)) & (counts >= _FEWEST)
+        places = np.argwhere(np.triu(is_most & is_most.T, 1))
+        pairs = [[self.per_class[place].class_name for place in pair] for pair in places]
+        why = "their folders or labels may be swapped"
+        swapped = [f"nearly all images of {a} are taken for {b}, and the reverse: {why}" for a, b in pairs]
+        balanced, num_classes = self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class)
+        return [*like_guessing(balanced, 1 / num_classes), *swapped]
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
