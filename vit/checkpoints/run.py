@@ -13,7 +13,7 @@ from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.csv_files import records
-from vit.errors import CheckpointError, ResourceError, UsageError, explained
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError, explained
 from vit.layout import RunLayout, is_of_pretraining
 from vit.plain_files import parse_yaml, read_text
 from vit.tasks.task import task_of_columns
@@ -81,6 +81,12 @@ class RunDirectory(RunLayout):
             return f"{done:,} of {count_of(total, unit)}, {task_of_columns((rows or [{}])[0]).missing_fit}"
         except (OSError, ValueError, LookupError, TypeError):
             return "nothing says how many epochs are trained"
+
+    def check_not_moved(self, data: str) -> None:
+        """Raise DataError where the images of this run, at a path, are not there any more."""
+        if (path := Path(data).expanduser()).is_absolute() and not path.exists():
+            fix = f"restore it, or write its new path as data.source in {self.config_path}"
+            raise DataError(f"{path}, which held the images of {self.path}, does not exist", fix)
 
     def gone(self) -> ResourceError:
         """The error of a training whose folder is not there any more; its files are never made again by halves."""

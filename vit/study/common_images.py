@@ -4,7 +4,6 @@ A list of ImageNet has 1.3 million rows. So the bytes of the lists are compared 
 """
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +42,13 @@ class CommonAnswers:
         num_left_out = 0
         if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
             groups = [
-                numbered([row.group for row in _measured_rows(run, result, _test_rows(run))])
+                numbered([row.group for row in _measured_rows(run, result, read_splits(run.splits_path)["test"])])
                 if lists_groups(run.splits_path)
                 else None
                 for run, result in runs
             ]
         else:
-            listed = [_test_rows(run) for run, _ in runs]
+            listed = [read_splits(run.splits_path).get("test", []) for run, _ in runs]
             for (run, _), rows in zip(runs, listed, strict=True):
                 if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
                     raise DataError(
@@ -95,24 +94,15 @@ def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) ->
             )
 
 
-def _test_rows(run: RunDirectory) -> list[SplitRow]:
-    return read_splits(run.splits_path).get("test", [])
-
-
 def _measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> list[SplitRow]:
     """The rows of the test images that a run has measured, in the order of its predictions."""
     return [row for row, is_one in zip(rows, _are_measured(run, result, rows), strict=True) if is_one]
 
 
 def _are_measured(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> Bools:
-    """(T,) whether a run has measured an image; DataError where its result counts other images.
-
-    The names left out are relative to a folder that begins all paths of rows.
-    """
-    paths, left_out = [row.path for row in rows], result.left_out.get("test", {})
-    beginnings = {path.removesuffix(name) for name in left_out for path in paths if path.endswith(f"{os.sep}{name}")}
-    base = min((start for start in beginnings if all(path.startswith(start) for path in paths)), key=len, default="")
-    measured = np.array([path.removeprefix(base) not in left_out for path in paths])
+    """(T,) whether a run has measured an image; DataError where its result counts other images."""
+    left_out = result.left_out.get("test", {})
+    measured = np.array([row.name not in left_out for row in rows])
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     return measured

@@ -182,9 +182,9 @@ def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_h
             raise DataError(f"the classes of {source.name} differ from {names}", "restore them, or start a new run")
         return
     images = [[(split, row) for split, rows in listed.items() for row in rows] for listed in (before, now)]
-    known, here = ({tuple(row[:3]) for _, row in rows} for rows in images)
+    known, here = ({(row.name, *map(str, row[1:3])) for _, row in rows} for rows in images)
     if known == here:  # else other splits and groups follow from the other images
-        known, here = ({(split, *map(str, row)) for split, row in rows} for rows in images)
+        known, here = ({(split, *map(str, row[1:])) for split, row in rows} for rows in images)
     gone, new = len(known - here), len(here - known)
     raise DataError(
         f"the images of {source.name} are not those that {run.splits_path} lists; missing, "
@@ -196,7 +196,7 @@ def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_h
 def _same(before: Sequence[SplitRow], now: Sequence[SplitRow], may_have_moved: bool) -> bool:
     """Whether two lists hold the same images. Images without a content hash count as the same."""
     return len(before) == len(now) and all(
-        (old.path == new.path or (may_have_moved and old.content_hash != ""))
+        (old.name == new.name or (may_have_moved and old.content_hash != ""))
         and old.label == new.label
         and old.content_hash in ("", new.content_hash)
         and (may_have_moved or not old.content_hash or old.group == new.group)

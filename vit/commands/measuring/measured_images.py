@@ -26,10 +26,10 @@ from vit.training.running.run_images import (
     MEASURED,
     SEEN,
     SeenImages,
-    check_contents,
     groups_in_training,
     images_of_run,
     learned_from,
+    left_out_of,
     missing_origins,
     seen_in_training,
     splits_of_run,
@@ -147,8 +147,14 @@ def own_images(
 
 
 def check_own_images(run: RunDirectory, source: Source, split: str, reporter: Reporter) -> None:
-    """Raise DataError if images of a run have changed since its training."""
-    check_contents(run, source, split, _contents(source, split, reporter))
+    """Raise DataError if images of a split changed since the run began, or went missing, but for those it left out."""
+    now, left_out = _contents(source, split, reporter).hashes[split], left_out_of(run).get(split, {})
+    rows = zip(splits_of_run(run)[split], source.splits[split].paths, now, strict=True)
+    changed = [path for row, path, new in rows if row.content_hash not in ("", new) and path not in left_out]
+    if changed:
+        count = count_of(len(changed), f"{split} image")
+        problem = f"{count} of {source.name} changed since the run or went missing: {some_of(changed)}"
+        raise DataError(problem, "restore them, or measure them as they are now: vit evaluate RUN DATA")
 
 
 def _contents(source: Source, split: str, reporter: Reporter) -> Contents:

@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,7 @@ from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
 from vit.registry import PRETRAINING_PLAN
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
-from vit.training.recipes.recipe import NOT_IN_HASH_PARTS, Recipe
+from vit.training.recipes.recipe import NOT_IN_HASH_PARTS, PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import dotted, dump, plain, training_options, with_defaults
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def recipe_for_all(
 
 
 def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
-    """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives."""
+    """The recipe of an unfinished run, with the devices, workers, cache and places of images that the user gives."""
     from vit.checkpoints.run import RunDirectory
 
     directory = RunDirectory.open(run)
@@ -62,6 +62,8 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
     if not directory.can_resume:
         raise directory.unfinished()
     recipe = read_recipe(directory.config_path)
+    if not layers.says("data.source"):
+        directory.check_not_moved(recipe.data.source)
     if is_launched():  # the launcher decides how many processes there are, however many the run had
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     if isinstance(recipe, PretrainRecipe) is not issubclass(layers.kind, PretrainRecipe):
@@ -70,7 +72,7 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
     if layers == RecipeLayers(kind=layers.kind):
         return recipe
     wanted = layers.recipe_above(recipe)
-    recipe = _on_machine_of(wanted, recipe)
+    recipe = _with_options(recipe, wanted, (*_MACHINE, *PLACES_OF_IMAGES))
     if plain(recipe) == plain(wanted):
         return recipe
     if different := _differences(plain(recipe), plain(_plan_of(wanted, None).recipe)):  # names stand for values
@@ -90,6 +92,7 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
     directory, started = RunDirectory.open(run), f"vit train DATA --init_from {shlex.quote(str(run))}"
     directory.finished_result()
     recipe = read_recipe(directory.config_path)
+    directory.check_not_moved(recipe.data.source)
     if recipe.model.freeze == "backbone":
         raise UsageError(f"{run} is a linear probe, which more steps do not change", f"train all weights: {started}")
     if not any(layers.says(name) for name in LENGTHS):
@@ -153,16 +156,17 @@ def unfinished_runs(recipe: Recipe, network: str, data: str) -> Iterator[tuple["
             yield run, its_recipe
 
 
-def _on_machine_of(placed: Recipe, recipe: Recipe) -> Recipe:
-    for group, key in _MACHINE:
-        changed = replace(getattr(recipe, group), **{key: getattr(getattr(placed, group), key)})
+def _with_options(recipe: Recipe, other: Recipe, options: Sequence[tuple[str, str]]) -> Recipe:
+    """A recipe with some options of another one."""
+    for group, key in options:
+        changed = replace(getattr(recipe, group), **{key: getattr(getattr(other, group), key)})
         recipe = replace(recipe, **{group: changed})
     return recipe
 
 
 def _deciding(recipe: Recipe) -> dict[str, object]:
     """The options that decide the result of a training, as plain values."""
-    return training_options(plain(_on_machine_of(Recipe(), recipe)))
+    return training_options(plain(_with_options(recipe, Recipe(), _MACHINE)))
 
 
 def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":

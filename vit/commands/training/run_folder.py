@@ -4,9 +4,11 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter
 from vit.launch import is_first
 from vit.registry import TRACKERS
@@ -95,10 +97,14 @@ def open_run(
     else:
         run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, name)
     lock.enter_context(run.held())
-    if resumed is not None:
-        check_unchanged(run, plan.source, contents)
-    else:
+    if resumed is None:
         write_beginning(run, plan.recipe, plan.source, contents)
+        return run
+    recipe = read_recipe(run.config_path)
+    has_moved = recipe.data.source != plan.recipe.data.source
+    check_unchanged(run, plan.source, contents, has_moved)
+    if has_moved:
+        write_beginning(run, replace(recipe, data=plan.recipe.data), plan.source, contents)
     return run
 
 

@@ -85,9 +85,9 @@ def main(words: Sequence[str]) -> int:
     if run is None:
         return 0
 
-    from vit.training.running.run_images import count_left_out
+    from vit.training.running.run_images import left_out_of
 
-    if bad := count_left_out(run):
+    if bad := sum(map(len, left_out_of(run).values())):
         problem = f"{bad:,} of the validation and test images cannot be read or measured"
         raise BadInputsError(problem, f"see left_out in {run.result_path}")
     return 0

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, read_table
 from vit.data.core.draws import uniform
 from vit.data.core.groups import UNDO
@@ -144,15 +145,16 @@ class SplitRow(NamedTuple):
     label: str  # class name; the text of `label_text` where an image may have several labels
     content_hash: str  # hash of the file's bytes, or of the pixels; "" for unreadable files
     group: str = ""  # the image's group; "" where images have none
+    name: str = ""  # path below the folder of the images, which may have moved since; else as `path`
 
 
 def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]) -> None:
     """Write `splits.csv`: every image with its label, split and content hash, and its group where images have some."""
     has_groups = any(samples.groups is not None for samples in source.splits.values())
-    with new_table(path, _columns(source.task, has_groups), mode="x") as table:
+    with atomic_write(path) as partial, new_table(partial, _columns(source.task, has_groups)) as table:
         for split, rows in split_rows(source, hashes).items():
-            for row, name in zip(rows, source.splits[split].paths, strict=True):
-                table.row((row.path, row.label, split, row.content_hash, *[row.group] * has_groups, name))
+            for row in rows:
+                table.row((row.path, row.label, split, row.content_hash, *[row.group] * has_groups, row.name))
 
 
 def _columns(task: Task, has_groups: bool) -> list[str]:
@@ -169,8 +171,8 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
         contents = repeat("", len(samples)) if hashes is None else hashes[split]
         groups = repeat("", len(samples)) if samples.groups is None else samples.groups
         rows_of[split] = [
-            SplitRow(os.path.join(root, path), *others)
-            for path, *others in zip(samples.paths, names, contents, groups, strict=True)
+            SplitRow(os.path.join(root, path), label, content, group, path)
+            for path, label, content, group in zip(samples.paths, names, contents, groups, strict=True)
         ]
     return rows_of
 
@@ -191,18 +193,14 @@ def _header(path: Path) -> list[str]:
 
 
 def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | None:
-    """(n,) groups that the rows of a split list for paths below the folder of the images; None where they have none.
+    """(n,) groups that the rows of a split list for images, by name; None where they have none.
 
-    ValueError for an image that is not listed.
+    LookupError for an image that is not listed.
     """
     if not paths or not any(row.group for row in listed):
         return None
-    group_of = {row.path: row.group for row in listed}
-    roots = (row.path.removesuffix(paths[0]) for row in listed if f"/{row.path}".endswith(f"/{paths[0]}"))
-    for root in sorted(roots, key=len):
-        if all(os.path.join(root, path) in group_of for path in paths):
-            return [group_of[os.path.join(root, path)] for path in paths]
-    raise ValueError(f"splits.csv does not list {paths[0]} and the other images in one folder")
+    group_of = {row.name: row.group for row in listed}
+    return [group_of[path] for path in paths]
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
@@ -217,6 +215,6 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
             cells = dict(zip(columns, row, strict=True))
             if cells["split"] not in SPLITS:
                 raise ValueError(f"it has the split {cells['split']!r}")
-            image = SplitRow(cells["path"], cells[task.column], cells["content"], cells.get(GROUP, ""))
+            image = SplitRow(cells["path"], cells[task.column], cells["content"], cells.get(GROUP, ""), cells[NAME])
             rows_of.setdefault(cells["split"], []).append(image)
     return rows_of

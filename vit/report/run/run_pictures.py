@@ -1,7 +1,6 @@
 """Pictures of a run's page, where its images still exist, and those behind each number of the confusion matrix"""
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -108,16 +107,15 @@ class RunImages:
 
     samples: Samples  # the images of the split, in its own order
     places: Sequence[int]  # place in the split of each measured image
-    hashes: Mapping[str, str]  # {absolute path, or name: content hash} as measured; absent where it is not known
+    hashes: Mapping[str, str]  # {path in `samples`: content hash} as measured; absent where it is not known
     decoding: Decoding
     changed: set[int] = field(default_factory=set)  # indices that were asked for, and whose content is another one now
 
     def __call__(self, index: int) -> Tensor | None:
         """The pixels of an image; None where the file is gone, or is known to have another content than measured."""
-        root = "" if self.samples.root is None else self.samples.root.resolve()
         try:
             place = self.places[index]
-            known = self.hashes.get(os.path.join(root, self.samples.paths[place]))
+            known = self.hashes.get(self.samples.paths[place])
             if known and current_hash(self.samples, place) != known:
                 self.changed.add(index)
                 return None
@@ -138,20 +136,14 @@ def pixels_of(
         return None
     samples = source.splits[split]
     names = label_names(samples, source.class_names)
-    places = {
-        (os.path.join(samples.root or "", path), name): place
-        for place, (path, name) in enumerate(zip(samples.paths, names, strict=True))
-    }
-    try:
-        measured_places = [places[os.path.join(samples.root or "", path), name] for path, name in images]
-    except KeyError:
+    places = {image: place for place, image in enumerate(zip(samples.paths, names, strict=True))}
+    if not places.keys() >= set(images):
         return None
+    hashes = {row.name: row.content_hash for row in listed.get(split, ())}
     preprocess = parse_yaml(read_text(run.config_path))["model"]["preprocess"]
-    window = preprocess["window"]
-    decoding = Decoding(
-        None if window is None else tuple(map(float, window)), preprocess["channels"], preprocess["color_profiles"]
-    )
-    return RunImages(samples, measured_places, {row.path: row.content_hash for row in listed.get(split, ())}, decoding)
+    window = preprocess["window"] and tuple(map(float, preprocess["window"]))
+    decoding = Decoding(window, preprocess["channels"], preprocess["color_profiles"])
+    return RunImages(samples, [places[image] for image in images], hashes, decoding)
 
 
 def describe_changed(num_changed: int) -> str:

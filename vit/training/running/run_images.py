@@ -5,7 +5,6 @@ a folder has changed. A network that has learned measured images, from whatever 
 them by copies, from its teacher, or from the run that it starts from. Of weights without a run folder nothing is known.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -17,6 +16,7 @@ from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
 from vit.console import count_of
 from vit.data.checks.contents import Contents
+from vit.data.core.dataset_names import KNOWN
 from vit.data.core.groups import copies_note
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.split import SplitRow, listed_task, read_splits, split_rows
@@ -85,14 +85,16 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
 
     DataError: the images do not exist, or a data set with a name has changed. `root`: a moved folder of torchvision.
     """
-    listed = splits_of_run(run)
-    if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
-        return _files(run, Path(recipe.data.source).expanduser(), listed)
-    source = opened_data(replace(recipe.data, root=root or recipe.data.root, download=False))
+    listed, data = splits_of_run(run), recipe.data
+    run.check_not_moved(data.source)
+    if data.source not in KNOWN and any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
+        return _files(run, Path(data.source).expanduser(), listed)
+    source = opened_data(replace(data, root=root or data.root, download=False))
     try:
         return replace(source, splits={split: _listed(source, rows) for split, rows in listed.items()})
     except LookupError as error:
-        raise DataError(f"the images of {source.name} have changed since the run", "give DATA") from error
+        problem = f"the images of {source.name} have changed since the run"
+        raise DataError(problem, "restore them, or train again") from error
 
 
 def _listed(source: Source, rows: Sequence[SplitRow]) -> Samples:
@@ -100,7 +102,7 @@ def _listed(source: Source, rows: Sequence[SplitRow]) -> Samples:
 
     LookupError: one is not there, or has another label.
     """
-    names = [row.path for row in rows]
+    names = [row.name for row in rows]
     parts = [one for one in source.splits.values() if not set(names).isdisjoint(one.paths)]
     whole = reduce(Samples.followed_by, parts or source.splits.values())
     places = {path: place for place, path in enumerate(whole.paths)}
@@ -111,15 +113,13 @@ def _listed(source: Source, rows: Sequence[SplitRow]) -> Samples:
 
 
 def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow]]) -> Source:
-    if not data.exists():
-        raise DataError(f"{data}, which held the images of the run, does not exist", "restore it, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     with explained(DataError, f"{run.class_names_path} is damaged", "restore it, or train again", DAMAGE):
         class_names = tuple(map(str, read_json(run.class_names_path)["classes"]))
         task = listed_task(run.splits_path)
         splits = {
             split: Samples(
-                [row.path.removeprefix(f"{base}{os.sep}") for row in rows],
+                [row.name for row in rows],
                 task.array([row.label for row in rows], class_names),
                 base,
                 groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None,
@@ -127,22 +127,6 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
             for split, rows in listed.items()
         }
     return Source(base.name if data.is_dir() else data.stem, class_names, splits)
-
-
-def check_contents(run: RunDirectory, source: Source, split: str, contents: Contents) -> None:
-    """Raise DataError if images of a split have changed since the run began, or are missing.
-
-    Images that the run itself could not read, and left out, may be missing.
-    """
-    left_out = _left_out(run).get(split, {})
-    before = [row.content_hash for row in splits_of_run(run)[split]]
-    samples = source.splits[split]
-    pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
-    changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
-    if changed:
-        count = count_of(len(changed), f"{split} image")
-        problem = f"{count} of {source.name} changed since the run or went missing: {some_of(changed)}"
-        raise DataError(problem, "restore them, or give DATA to measure the images as they are now")
 
 
 def _seen_among(run: RunDirectory, rows: Mapping[str, Sequence[SplitRow]]) -> dict[str, dict[str, Labels]]:
@@ -167,12 +151,7 @@ def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
     return sorted({row.group for row in rows if row.group} & set(samples.groups))
 
 
-def count_left_out(run: RunDirectory) -> int:
-    """Number of validation and test images that a finished run could not read."""
-    return sum(map(len, _left_out(run).values()))
-
-
-def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
+def left_out_of(run: RunDirectory) -> dict[str, dict[str, str]]:
     """{split: {path: reason}} of images that a run could not measure. Empty before the run is finished."""
     result = run.read_result()
     return {} if result is None else result.left_out
