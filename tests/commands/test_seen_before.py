@@ -136,7 +136,7 @@ def test_an_evaluation_leaves_out_the_images_of_earlier_runs(vit, colors, first,
     first_of_second.rename(tmp_path / "gone")
     answer = vit("evaluate", run_folder(tmp_path / "second"), colors, "--output", tmp_path / "again").ok()
     (tmp_path / "gone").rename(first_of_second)
-    answer.noted(f"images that {first_of_second} learned are not left out")
+    answer.noted(f"images learned by runs that are missing are not left out: {first_of_second}")
 
 
 @pytest.mark.faults("D36")

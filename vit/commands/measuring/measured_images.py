@@ -219,7 +219,7 @@ def unseen_images(
     samples, earlier = source.splits[split], [one for run in runs for one in learned_from(run)]
     seen = seen_in_training([*runs, *earlier], source, split, _contents(source, split, reporter))
     if gone := missing_origins([*runs, *earlier]):
-        reporter.notice(f"WARNING: images that {some_of(gone)} learned are not left out, because it is not there")
+        reporter.notice(f"WARNING: images learned by runs that are missing are not left out: {some_of(gone)}")
     unseen = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     part, who = samples if include_seen else samples.select(unseen), "the run" if len(runs) == 1 else "a run"
     if shared := sorted({group for run in runs for group in groups_in_training(run, part)}):
