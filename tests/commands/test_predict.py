@@ -2,14 +2,16 @@
 
 import json
 import os
-import shutil
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from tests.tables import rows
-from vit.data.sources.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core.image_header import holds_frames
+from vit.data.core.samples import Samples, Source
 from vit.inference.predictor import Predictor
 
 MIXED_BAD = 6  # of the fixture `mixed`
@@ -247,12 +249,7 @@ def test_files_of_several_frames_are_counted(vit, digits_run, here):
         vit("predict", *models, "pictures").noted(words)
     assert words not in vit("predict", digits_run.path, "pictures/e.tif").err
     assert words in vit("embed", digits_run.path, "pictures").err
-
-
-@pytest.mark.faults("I9")
-def test_data_of_which_some_files_may_have_several_frames_say_so(colors, tmp_path):
-    folder = shutil.copytree(colors, tmp_path / "colors")
-    for name in ("red", "blue"):
-        Image.new("RGB", (8, 8)).save(folder / name / "a.TIF", "TIFF")
-    said = "2 GIF, TIFF or DICOM files: of several frames or pages the first counts"
-    assert said in open_source(str(folder)).notes
+    samples = Samples(sorted(os.listdir("pictures")), np.zeros(5, dtype=np.int64), here / "pictures")
+    assert len(read_contents(Source("pictures", ("a",), {"train": samples})).frames) == 4
+    header = bytes(128) + b"DICM\x28\0\x08\0IS\2\0"
+    assert holds_frames(header + b"12") and not holds_frames(header + b"1 ")

@@ -12,7 +12,6 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
-from vit.console import count_of
 from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
 from vit.data.core.image_header import MAX_PIXELS, holds_frames, num_pixels
 from vit.data.loading.threads import PixelBudget, available_cores, decode_threads
@@ -38,16 +37,6 @@ Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"
 # the input of each model (C, S, S) uint8, or the reason for a failure.
 ReadFrame = dict[Preprocess, Tensor | ImageError]
 Named = tuple[str, str | InMemory | ReadFrame]  # name of the row, and the image
-
-
-class Frames(set[str]):
-    """Files that have several frames or pages, of which the first was read."""
-
-    @property
-    def warning(self) -> str:
-        """A warning that names one of them; "" where there are none."""
-        several = f"{count_of(len(self), 'file')} with several frames or pages, such as {min(self, default='')}"
-        return f"\nWARNING: {several}: only the first was read" * bool(self)
 
 
 @dataclass(frozen=True)

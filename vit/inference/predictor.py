@@ -15,6 +15,7 @@ from vit.checkpoints.novelty import FEWEST_IMAGES, Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
+from vit.data.core.image_header import Frames
 from vit.errors import UsageError, some_of
 from vit.inference.answers.answers import AnswerRule
 from vit.inference.deployment import LoadedModel, probabilities_of
@@ -23,7 +24,7 @@ from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, OpenVinoEngine, convert, read
 from vit.inference.files import ListedImages, list_images
-from vit.inference.prediction import Frames, Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
+from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
 from vit.inference.scores.scored_images import above
 from vit.options import read_value
 from vit.tasks.task import task_with

@@ -159,7 +159,9 @@ def check_own_images(run: RunDirectory, source: Source, split: str, reporter: Re
 
 def _contents(source: Source, split: str, reporter: Reporter) -> Contents:
     with ProgressReport(reporter, "image read") as progress:
-        return read_contents(source, progress.update, (split,))
+        contents = read_contents(source, progress.update, (split,))
+    reporter.notice(contents.frames.warning)
+    return contents
 
 
 def _check_own_labels(run: RunDirectory, source: Source, split: str) -> None:

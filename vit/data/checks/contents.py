@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from vit.atomic_files import atomic_write
 from vit.data.core.image_bytes import HASH_BYTES, ImageError, content_hash
 from vit.data.core.image_files import FORMATS
-from vit.data.core.image_header import MAX_ASPECT, MAX_PIXELS
+from vit.data.core.image_header import MAX_ASPECT, MAX_PIXELS, Frames, holds_frames
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import check_header
@@ -47,6 +47,7 @@ class Contents:
     hashes: dict[str, list[str]]  # {split: a content hash of each image}; "" for unreadable images
     # {split: {index: reason}} for files without the header of an image within the limits
     unreadable: dict[str, dict[int, str]]
+    frames: Frames = field(default_factory=Frames)  # but for images of shards with a known hash, which are not read
 
     def by_path(self, source: Source) -> dict[str, str]:
         """{path: content hash} of all images. `source` is the one that was read."""
@@ -78,8 +79,10 @@ def read_contents(source: Source, progress: Progress | None = None, splits: Coll
     contents = Contents({split: [] for split in names}, {split: {} for split in names})
     for number, part, results in read_in_parts(several, KnownHashes.contents, progress):
         split = names[number]
-        contents.hashes[split].extend(content for content, _ in results)
-        contents.unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
+        contents.hashes[split].extend(content for content, *_ in results)
+        contents.unreadable[split] |= {index: why for index, (_, why, _) in zip(part, results, strict=True) if why}
+        framed = [index for index, (*_, has_frames) in zip(part, results, strict=True) if has_frames]
+        contents.frames.update(map(several[number].name, framed))
     return contents
 
 
@@ -119,14 +122,15 @@ class KnownHashes:
         limits = (FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))  # which decide what is an image
         self._name = content_hash(self._base, repr(limits).encode())
         self._new: list[bytes] = []
+        self._with_frames = set[int]()  # indices of files with several frames, which are read again by each command
         self._saved_at = time.monotonic()
         self._rows = self._load()
 
-    def contents(self, part: Sequence[int]) -> list[tuple[str, str]]:
-        """The content hash of each image, and why it is not an image: one of the two is empty. Few images are read."""
+    def contents(self, part: Sequence[int]) -> list[tuple[str, str, bool]]:
+        """The content hash of each image, or "" and why it is not an image; whether it has frames. Few are read."""
         samples = self.samples
         if samples.arrays is not None:
-            return [(pixels_hash(samples.arrays[index]), "") for index in part]
+            return [(pixels_hash(samples.arrays[index]), "", False) for index in part]
         hashes = {index: samples.known_hash(index) for index in part}
         unknown = [index for index, content in hashes.items() if not content]
         if samples.reader is not None:
@@ -136,9 +140,9 @@ class KnownHashes:
         results = []
         for index, content in hashes.items():
             try:
-                results.append((content or content_hash(self.encoded(index)), ""))
+                results.append((content or content_hash(self.encoded(index)), "", index in self._with_frames))
             except ImageError as error:
-                results.append(("", error.reason))
+                results.append(("", error.reason, False))
         return results
 
     def encoded(self, index: int) -> bytes:
@@ -147,7 +151,9 @@ class KnownHashes:
         if self.samples.known_hash(index) or self._kept(before):  # its header was checked then
             return data
         check_header(data, self.samples.name(index))
-        if before is not None and before[1] and self._key(index) == before:
+        if holds_frames(data):
+            self._with_frames.add(index)
+        elif before is not None and before[1] and self._key(index) == before:
             self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
         return data
 

@@ -8,6 +8,7 @@ import warnings
 
 from PIL import Image
 
+from vit.console import count_of
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_files import FORMATS, is_dicom, is_tiff
 from vit.errors import install
@@ -26,6 +27,10 @@ _OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF", "DICOM")
 _SCAN, _END = b"\xff\xda", b"\xff\xd9"  # markers of a JPEG
 # A marker with a length behind it, or _END. In the bytes of a scan 00 or a restart (d0 to d7) follows ff.
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
+
+# NumberOfFrames above 1 in a DICOM, with its type and length before the digits, or with its length alone
+_FRAMES_OF_DICOM = re.compile(rb"\x28\0\x08\0(IS..|..\0\0)[ 0]*([2-9]|1[0-9])", re.DOTALL)
+_HEADER_OF_DICOM = 2**20  # bytes that are searched for it
 
 
 class NoWarnings:
@@ -105,10 +110,22 @@ def image_format(data: bytes) -> str:
             return ""
 
 
+class Frames(set[str]):
+    """Files that have several frames or pages, of which the first was read."""
+
+    @property
+    def warning(self) -> str:
+        """A warning that names one of them; "" where there are none."""
+        several = f"{count_of(len(self), 'file')} with several frames or pages, such as {min(self, default='')}"
+        return f"\nWARNING: {several}: only the first was read" * bool(self)
+
+
 def holds_frames(data: bytes) -> bool:
     """Whether an image has several frames or pages, of which the first is read. Previews in an MPO are none."""
     if data.startswith(b"\xff\xd8"):  # a JPEG or an MPO
         return False
+    if is_dicom(data):
+        return _FRAMES_OF_DICOM.search(data, 0, _HEADER_OF_DICOM) is not None
     with no_warnings:
         try:
             return bool(getattr(opened(data, ""), "is_animated", False))

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.console import count_of
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.core.groups import ALIKE, original_of, similar_names
@@ -124,7 +123,7 @@ def _check(source: Source, data: str) -> None:
 
 
 def _add_notes(source: Source) -> None:
-    """Note suspicious class names, files that may hold several images, and missing classes."""
+    """Note suspicious class names and missing classes."""
     one_kind, kind, names = source.task.kind, source.task.kinds, source.class_names
     totals = np.sum([samples.class_counts(len(names)) for samples in source.splits.values()], axis=0).tolist()
     counted = {name: f"{name!r} ({n:,} image{'s' * (n != 1)})" for name, n in zip(names, totals, strict=True)}
@@ -137,9 +136,6 @@ def _add_notes(source: Source) -> None:
         if (original := original_of(name)) in counted
     ]
     notes += filter(None, [describe_escapes(names)])
-    paths = (path[-5:].lower() for samples in source.splits.values() for path in samples.paths)
-    if framed := sum(path.endswith((".gif", ".tif", ".tiff", ".dcm")) for path in paths):
-        notes.append(f"{count_of(framed, 'GIF, TIFF or DICOM file')}: of several frames or pages the first counts")
     levels = levels_of(names)  # where two classes have a group in common
     if levels and not source.task.is_exclusive:
         notes.append('labels with "/" are names without levels: an image may have several')

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from vit.checkpoints.model_path import LIBRARIES
 from vit.data.core.image_bytes import ImageError, ImageReader
+from vit.data.core.image_header import Frames
 from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
-from vit.inference.prediction import Frames, read_hashed, rows_of, status_of
+from vit.inference.prediction import read_hashed, rows_of, status_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
