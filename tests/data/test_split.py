@@ -197,7 +197,6 @@ def test_images_for_calibration_come_from_the_training_images_alone() -> None:
 
 
 def test_groups_of_images_are_those_of_their_whole_names() -> None:
-    """Also where the image before, whose name ends alike, could not be read."""
     listed = [SplitRow("/b/a.png", "x", "", "g1", "b/a.png"), SplitRow("/a.png", "x", "", "g2", "a.png")]
     assert groups_of(["a.png"], listed) == ["g2"] and groups_of(["b/a.png", "a.png"], listed) == ["g1", "g2"]
     assert groups_of([], listed) is None

@@ -170,13 +170,13 @@ def parse_recipe(text: str) -> Recipe:
     return to_recipe(kind, make_parser(kind).read_tree(tree))
 
 
-def check_names(recipe: Recipe) -> None:
+def check_names(recipe: Recipe, is_resumed: bool = False) -> None:
     """Raise VitError for names, an --out, a fold or a pattern that cannot be used, before torch is imported."""
     network = recipe.model.network.get("name", "auto")
     if network != "auto":
         check_network(str(network))
         check_image_size(recipe.model.network, recipe.model.preprocess.image_size)
-    if recipe.model.init_from is not None:
+    if recipe.model.init_from is not None and not is_resumed:  # its checkpoint takes the place of first weights
         check_weights(recipe.model.init_from)
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)

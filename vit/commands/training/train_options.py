@@ -119,7 +119,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
     if (run := options.run or options.parent) is not None:
         find, why = (recipe_of, "") if options.run is not None else (further_recipe, FURTHER)
         recipe, rendezvous = recipe_for_all(run, options.layers, find)
-        return InitialWeights(recipe, _listed(recipe), rendezvous, why)
+        return InitialWeights(recipe, _listed(recipe, options.run is not None), rendezvous, why)
     network = options.layers.options.get("model.network") or {}
     if "name" in network:  # before torch is imported, which the choice of a shipped recipe may do
         check_image_size(network, options.layers.options.get("model.preprocess.image_size"))
@@ -148,8 +148,8 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
     return InitialWeights(options.layers.with_option("init_from", weights).recipe(), listed, rendezvous, why)
 
 
-def _listed(recipe: Recipe) -> "Source | None":
-    check_names(recipe)
+def _listed(recipe: Recipe, is_resumed: bool = False) -> "Source | None":
+    check_names(recipe, is_resumed)
     return listed_images(recipe)
 
 

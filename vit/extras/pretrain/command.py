@@ -97,7 +97,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     if options.run is not None:
         recipe, rendezvous = recipe_for_all(options.run, options.layers, recipe_of)
     assert isinstance(recipe, PretrainRecipe)
-    check_names(recipe)
+    check_names(recipe, options.run is not None)
 
     from vit.checkpoints.run import RunDirectory
     from vit.extras.pretrain.images import only_used

@@ -90,11 +90,9 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     if data.source not in KNOWN and any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(data.source).expanduser(), listed)
     source = opened_data(replace(data, root=root or data.root, download=False))
-    try:
+    changed = f"the images of {source.name} have changed since the run"
+    with explained(DataError, changed, "restore them, or train again", LookupError):
         return replace(source, splits={split: _listed(source, rows) for split, rows in listed.items()})
-    except LookupError as error:
-        problem = f"the images of {source.name} have changed since the run"
-        raise DataError(problem, "restore them, or train again") from error
 
 
 def _listed(source: Source, rows: Sequence[SplitRow]) -> Samples:
@@ -172,6 +170,8 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | N
     rows = split_rows(replace(source, splits=measured), contents.hashes)
     copies = copies_note(contents.hashes)
     notes = [copies] if copies else []
+    if (start := Path(recipe.model.init_from or "")).is_absolute() and not start.exists():  # of a resumed training
+        notes.append(f"{start}, from which this training starts, is missing: images that it learned are not recognized")
     for weights, is_teacher in ((recipe.distill.teacher, True), (recipe.model.init_from, False)):
         for who, run in _earlier_runs(weights, is_teacher):
             words = _words(run, rows)
