@@ -449,8 +449,8 @@ def test_changed_data_are_not_resumed(vit, colors, uninterrupted, draw_classes, 
     vit("train", "--resume", run).failed(3, f"{data}, which held the images of {run}, does not exist")
     vit("train", colors, "--resume", run).failed(3, "the images of colors are not those that")
     vit("train", moved, "--resume", run).noted(f"{start}, from which this training starts, is missing")
-    moved.rename(data)
-    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace(str(moved), str(data)))
+    config = (run / "config.yaml").read_text().replace(str(moved), str(moved.rename(data)))
+    (run / "config.yaml").write_text(config)
     assert "no picture" not in vit("report", run).err and vit("evaluate", run).code == 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
-from vit.data.splits.split import SplitRow, fold_numbers, groups_of, read_splits, with_all_splits, write_splits
+from vit.data.splits.split import fold_numbers, read_splits, with_all_splits, write_splits
 from vit.data.splits.stratified import stratified
 from vit.data.splits.subset import subset
 from vit.errors import DataError
@@ -194,14 +194,6 @@ def test_images_for_calibration_come_from_the_training_images_alone() -> None:
     assert len(after["calibration"]) == 8
     assert set(after["train"]) | set(after["calibration"]) == set(before["train"])
     assert not set(after["train"]) & set(after["calibration"])
-
-
-def test_groups_of_images_are_those_of_their_whole_names() -> None:
-    listed = [SplitRow("/b/a.png", "x", "", "g1", "b/a.png"), SplitRow("/a.png", "x", "", "g2", "a.png")]
-    assert groups_of(["a.png"], listed) == ["g2"] and groups_of(["b/a.png", "a.png"], listed) == ["g1", "g2"]
-    assert groups_of([], listed) is None
-    with pytest.raises(LookupError):
-        groups_of(["c.png", "a.png"], listed)
 
 
 def test_a_split_for_calibration_is_refused_as_data(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def check_own_images(run: RunDirectory, source: Source, split: str, reporter: Re
 def _contents(source: Source, split: str, reporter: Reporter) -> Contents:
     with ProgressReport(reporter, "image read") as progress:
         contents = read_contents(source, progress.update, (split,))
-    reporter.notice(contents.frames.warning)
+    reporter.notice(contents.frames.warning.strip())
     return contents
 
 

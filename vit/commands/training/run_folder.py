@@ -69,7 +69,7 @@ def read_images(source: "Source", reporter: Reporter) -> "Contents":
     with ProgressReport(reporter, "image read") as progress:
         contents = read_contents(source, progress.update)
     check_readable(source, contents)
-    reporter.notice(contents.frames.warning)
+    reporter.notice(contents.frames.warning.strip())
     reporter.notice(conflicts_note(source, contents.hashes))
     return contents
 
