@@ -30,7 +30,6 @@ _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 
 # NumberOfFrames above 1 in a DICOM, with its type and length before the digits, or with its length alone
 _FRAMES_OF_DICOM = re.compile(rb"\x28\0\x08\0(IS..|..\0\0)[ 0]*([2-9]|1[0-9])", re.DOTALL)
-_HEADER_OF_DICOM = 2**20  # bytes that are searched for it
 
 
 class NoWarnings:
@@ -125,7 +124,7 @@ def holds_frames(data: bytes) -> bool:
     if data.startswith(b"\xff\xd8"):  # a JPEG or an MPO
         return False
     if is_dicom(data):
-        return _FRAMES_OF_DICOM.search(data, 0, _HEADER_OF_DICOM) is not None
+        return _FRAMES_OF_DICOM.search(data, 0, 2**20) is not None  # in its header
     with no_warnings:
         try:
             return bool(getattr(opened(data, ""), "is_animated", False))

@@ -155,8 +155,7 @@ class Measurement:
         """Warnings: the balanced accuracy may be that of guesses; nearly all images of two classes change places."""
         counts = np.empty((0, 0)) if self.confusion is None else self.confusion
         is_most = (counts >= _NEARLY_ALL * counts.sum(axis=1, keepdims=True)) & (counts >= _FEWEST)
-        places = np.argwhere(np.triu(is_most & is_most.T, 1))
-        pairs = [[self.per_class[place].class_name for place in pair] for pair in places]
+        pairs = [[self.per_class[k].class_name for k in pair] for pair in np.argwhere(np.triu(is_most & is_most.T, 1))]
         why = "their folders or labels may be swapped"
         swapped = [f"nearly all images of {a} are taken for {b}, and the reverse: {why}" for a, b in pairs]
         balanced, num_classes = self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class)
