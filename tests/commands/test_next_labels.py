@@ -91,6 +91,8 @@ def test_new_images_of_a_run_with_groups_need_a_group_too(vit, colors, draw_clas
         for row in records(here / "to_label.csv"):
             table.row({**row, "label": row["label"] or "violet", "group": row["group"] or "new"}.values())
     assert "violet" in open_source("filled.csv", None).class_names
+    config.write_text(config.read_text().replace(str(colors), "/gone"))  # the table would name files that are not there
+    vit("data", "next", config.parent, "pool", "--recursive").failed(3, "/gone, which held the images of")
 
 
 def test_what_cannot_be_chosen_from_is_refused(vit, colors, colors_run, labels_run, digits_run, here):

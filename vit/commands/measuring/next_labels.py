@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.atomic_files import free_name
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, Paths, PositiveInt, StrPath, new_file, path_list, shell_command
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import Reporter, count_of, percent, tracked
 from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
@@ -98,7 +99,7 @@ def next_labels(
     from vit.inference.answers.nearest import choose_doubtful
     from vit.inference.predictor import load
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
-    from vit.training.running.run_images import splits_of_run
+    from vit.training.running.run_images import images_of_run, splits_of_run
 
     directory, reporter = RunDirectory.around(Path(name)), Reporter()
     if directory is None:
@@ -111,7 +112,9 @@ def next_labels(
     rows = splits_of_run(directory)
     if aside := len(rows.get("calibration", ())):
         reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
-    if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):
+    has_files = all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1])
+    own = images_of_run(directory, read_recipe(directory.config_path)).splits if has_files else {}
+    if not has_files:
         reporter.notice("the images of the run are not files, so the table lists the new images alone")
     of_run = [row for part in rows.values() for row in part]
     hashes = {row.content_hash for row in of_run}
@@ -134,9 +137,9 @@ def next_labels(
     with new_output(table, columns, digits=6) as writer:  # the chosen images without a label, then those of the run
         for one in to_label:
             writer.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
-        for split, part in rows.items():
-            for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
-                writer.row((row.path, row.label, None, None, split, *[row.group] * has_groups))
+        for split, samples in own.items():
+            for at, row in enumerate(rows[split] if split != "calibration" else ()):
+                writer.row((str(samples.file(at).absolute()), row.label, None, None, split, *[row.group] * has_groups))
     shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(to_label, 1)]
     about = f"{count:,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
     preprocess = predictor.preprocess
