@@ -215,8 +215,7 @@ class Comparison:
     second: str
     differences: list[Difference]
     verdict: Outcome  # outcome inside the measured range
-    # number of images at which both series are equally good, where the verdict is "crossing". An end is None where it
-    # may lie outside the measured range.
+    # number of images at which both series are equally good, where the verdict is "crossing"; both ends are sizes
     crossing: Interval | None
     slope: Interval | None  # change of log(error ratio) for ten times the images
     slope_p: float  # p value that the slope is zero, corrected with all tests of the study, or 1 without a test

@@ -13,10 +13,9 @@ import numpy as np
 from vit.inference.scores.intervals import holm
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.statistics.paired import Pair, counted, differences, pairs
-from vit.study.statistics.variance_components import Answers, Floats, MeanSquares, spread_of
+from vit.study.statistics.variance_components import Answers, Floats, spread_of
 
 _OF_LARGEST = 0.8  # of the 5 % are for tests at the largest size, which the answer is about
-STEPS = 200  # tests between two sizes, for the interval of a crossing
 
 
 def compare_with_first(
@@ -40,7 +39,7 @@ def compare_with_first(
         measured = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
         slope_p, outcome, crossing = next(adjusted), _outcome(measured), None
         if outcome == "crossing":
-            crossing = _crossing(*_bracket(measured, shared[second]))
+            crossing = _crossing(measured)
             outcome = "crossing" if crossing else "not resolved"
         unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared[second]})
         slope, _ = slopes[second]
@@ -71,54 +70,24 @@ def _outcome(measured: list[Difference]) -> Outcome:
     return "crossing" if changes == 1 else "not resolved"
 
 
-def _bracket(measured: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
-    """The sizes between which the lead changes, and the side that is ahead at the first of them.
+def _crossing(measured: list[Difference]) -> Interval | None:
+    """Number of images at which the log ratio of the errors, interpolated linearly in log n, changes its sign.
 
-    They are the last size at which one series is significantly ahead, and the first at which the other is.
+    The ends of the 95 % interval are measured sizes: the last at which the one series is still ahead at 2.5 %, and the
+    first from which the other is. Nothing is assumed of the sizes between, where one curve may reach its floor.
     """
     significant = [one for one in measured if one.is_significant]
     side = significant[0].side
     start = max(one.num_images for one in significant if one.side == side)
     stop = min(one.num_images for one in significant if one.side != side)
-    return [one for one in shared if start <= one.num_images <= stop and len(one.seeds) > 1], side
-
-
-def _crossing(shared: list[Pair], side: int) -> Interval | None:
-    """Number of images at which the log ratio of the errors changes its sign, away from `side`.
-
-    The ratio is interpolated linearly in log n between the sizes. For two power laws it is nearly linear in log n, with
-    nearly the same scatter at every n. The 95 % interval is an inverted test (Fieller 1954, "Some problems in interval
-    estimation"). It begins where the one series first stops to be significantly ahead at 2.5 %, and ends where the
-    other series starts to be. The test at any n uses the seeds' and test images' own values there, so it assumes
-    nothing about the correlation of neighboring sizes, whose subsets are nested. The sizes at both ends are
-    significant, so the interval always lies between them.
-
-    Args:
-        side: -1 where the first series is ahead at the first of these sizes, else 1.
-    """
-    ratios = np.array([one.log_ratio for one in shared])
-    value = _descent(np.log([one.num_images for one in shared]), side * ratios)
+    inside = [one for one in measured if start <= one.num_images <= stop and one.is_tested]
+    value = _descent(np.log([one.num_images for one in inside]), side * np.log([one.ratio.value for one in inside]))
     if value is None:
         return None
-    share = np.linspace(0.0, 1.0, STEPS + 1)
-    neighbors = list(itertools.pairwise(shared))
-    logs = np.concatenate([np.log(a.num_images) + share * np.log(b.num_images / a.num_images) for a, b in neighbors])
-    leads = side * np.concatenate([_leads(a, b, share) for a, b in neighbors])
-    low, high = logs[leads < 1].min(initial=value), logs[leads > -1].max(initial=value)
-    return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
-
-
-def _leads(one: Pair, other: Pair, share: Floats) -> Floats:
-    """1 or -1 where the log ratio is significantly above or below 0, else 0; at `share` of the way to the next size."""
-    seeds = [seed for seed in one.seeds if seed in other.seeds]
-    if len(seeds) < 2:
-        return np.zeros_like(share)
-    ends = [pair.of(seeds) for pair in (one, other)]
-    weights = np.stack([1 - share, share], axis=1)
-    least = np.sqrt(weights**2 @ np.square([pair.least_log_error for pair in ends]))
-    spread = MeanSquares.of(np.stack([pair.log_ratios() for pair in ends])).spread(weights).at_least(least)
-    values = weights @ np.array([pair.log_ratio for pair in ends])
-    return np.where(spread.p_value(values) < ALPHA, np.sign(values), 0.0)
+    before = itertools.takewhile(lambda one: one.p < ALPHA and one.side == side, inside)
+    behind = itertools.takewhile(lambda one: one.p < ALPHA and one.side != side, reversed(inside))
+    low, high = ([one.num_images for one in ahead][-1] for ahead in (before, behind))
+    return Interval(float(np.exp(value)), float(low), float(high))
 
 
 def _descent(logs: Floats, means: Floats) -> float | None:
