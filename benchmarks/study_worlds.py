@@ -3,8 +3,8 @@
     python benchmarks/study_worlds.py [--studies 400] [--only false|forecasts|gains|errors]
 
 Errors, of seeds that know their own scatter alone, and of seeds that share it. Gains from more images, where there are
-some and where there are none. Forecasts of power laws, and of a curve that begins to fall late. Equal networks, of
-which every claim is false: seeds with heavy tails, seeds that collapse, bursts of nearly equal test images that were
+some and where there are none. Forecasts of power laws, and of curves that begin to fall late, or stop. Equal networks,
+of which every claim is false: seeds with heavy tails, seeds that collapse, bursts of nearly equal test images that were
 not declared, tuning, and seeds that are added until two networks differ.
 """
 
@@ -40,6 +40,11 @@ def late(images: float) -> float:
     return float(0.75 / (1 + (images / 1500) ** 0.55))
 
 
+def stopping(end: float) -> Curve:
+    """A power law until `end` images, and a floor of 5 % from there on."""
+    return lambda images: 0.05 * max(1.0, end / images) ** 0.8
+
+
 FOUR: tuple[int, ...] = (140, 302, 650, 1400)
 SIX: tuple[int, ...] = (140, 222, 352, 558, 884, 1400)
 CURVES: dict[str, Curve] = {
@@ -47,6 +52,7 @@ CURVES: dict[str, Curve] = {
     "with a floor": power(1400, 0.14, -0.5, 0.04),
     "steep": power(1400, 0.05, -0.8),
     "late": late,
+    **{f"stops at {end:,}": stopping(end) for end in (500, 1000, 1400)},
 }
 QUARTER = power(1400, 0.1, -0.375)  # falls by a quarter between the two largest of four sizes
 ODD = {

@@ -55,11 +55,12 @@ def test_what_was_measured_later_lies_inside_on_kept_curves():
         assert np.median(away) <= (0.04 if source == "medical" else 0.09)
 
 
-def test_a_floor_that_the_last_sizes_reach_is_inside():
-    """The prior expects less of a bend. At twice the images its interval held the floor in 7 % of 60 such studies."""
+@pytest.mark.parametrize("end", [500, 1000, 2000])
+def test_a_floor_that_the_last_sizes_reach_is_inside(end):
+    """At four times the images intervals held a floor that begins at the largest size in 25 % of 1,800 studies."""
 
     def floored(n):
-        return max(0.08, 0.08 * (n / 1000) ** -1.0)
+        return 0.08 * max(1.0, end / n)
 
     found = forecast_of(made(floored, noise=0.1, images=2000))
     assert all(row.low < floored(row.num_images) < row.high for row in found.expected)
@@ -138,12 +139,12 @@ def test_a_back_test_holds_where_no_test_image_is_wrong():
 
 def test_a_target_is_a_range_whose_lower_end_is_the_next_round():
     found = forecast_of(made(law), target=0.87)
-    low, high = found.for_target
-    assert 2000 < low < 2937 < high < 8000, "0.13 is reached with 2,937 images"
+    fewest, likely = found.for_target
+    assert 2000 < fewest < likely == pytest.approx(2937, rel=0.1), "0.13 is reached with 2,937 images"
     words = describe_target(found, 0.87, "ViT")
-    assert f"label {low - 2000:,}"[:8] in words and "more, then run again" in words
-    far = forecast_of(made(law), target=0.905)
-    assert far.for_target[1] is None and "images or more" in describe_target(far, 0.905, "ViT")
+    assert f"about {likely:,}"[:9] in words and f"label {fewest - 2000:,}"[:8] in words and "more, then run" in words
+    far = forecast_of(made(law), target=0.92)
+    assert far.for_target[1] is None and "images or more; label" in describe_target(far, 0.92, "ViT")
 
 
 def test_a_target_inside_the_interval_of_the_largest_size_asks_for_more_test_images():
@@ -151,7 +152,7 @@ def test_a_target_inside_the_interval_of_the_largest_size_asks_for_more_test_ima
     found = forecast_of(made(law), target=0.852)
     assert found.for_target[0] == 2000
     words = describe_target(found, 0.852, "ViT")
-    assert words.endswith(" images; 2,000 may be enough already, as more test images or seeds would show.")
+    assert words.endswith(" as before; 2,000 may be enough already, as more test images or seeds would show.")
 
 
 def test_a_target_that_is_out_of_reach_is_never_called_unreachable():

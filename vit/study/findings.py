@@ -130,7 +130,7 @@ class Forecast:
     high: list[float]  # upper end of the 95 % band at each of `sizes`
     expected: list[Expected]
     backtest: list[Backtest]
-    # numbers of images between which the target accuracy is reached; the second is None above 4 times the largest size
+    # fewest images that may reach the target accuracy, and those of the expected curve; None above 4 times the largest
     for_target: tuple[int, int | None] | None
     refusal: str  # what is known of the target instead
 

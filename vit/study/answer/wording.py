@@ -117,17 +117,17 @@ def describe_ends(low: float, high: float, than: str = "", is_claim: bool = Fals
 
 
 def describe_target(forecast: Forecast, target: float, name: str) -> str:
-    """How many images an accuracy takes, and how many to label next: those of the lower end, as a first round."""
+    """How many images an accuracy takes at least, and how many to label next: those, as a first round."""
     start = f"For an accuracy of {100 * target:g} %, {name}: "
     if forecast.for_target is None:
         return f"{start}{forecast.refusal}."
-    low, high = forecast.for_target
-    between = f"{two_digits(low)} training images or more"
-    if high is not None:
-        between = f"between {two_digits(low)} and {two_digits(high)} training images"
-    if low == forecast.largest:
-        return f"{start}{between}; {low:,} may be enough already, as more test images or seeds would show."
-    return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
+    fewest, likely = forecast.for_target
+    needed = f"{two_digits(fewest)} training images or more"
+    if likely is not None:
+        needed += f", about {two_digits(likely)} if errors fall as before"
+    if fewest == forecast.largest:
+        return f"{start}{needed}; {fewest:,} may be enough already, as more test images or seeds would show."
+    return f"{start}{needed}; label {two_digits(max(fewest - forecast.largest, 1))} more, then run again."
 
 
 def describe_backtest(one: Backtest) -> str:

@@ -5,6 +5,9 @@ Real curves bend: towards a floor, or downwards after a late start. So the slope
 priors, spline smoothing and the problem of guarding against model errors in regression": a cubic smoothing spline),
 around a power law. Its drift was chosen on the development curves of `evidence/curves/README.md`; docs/measurements.md
 has the coverage on the curves that were set aside.
+
+No measured size shows a floor that begins at the largest one. So no upper end is below that of the error there, and
+upper ends hold for every curve that does not rise.
 """
 
 import itertools
@@ -64,14 +67,16 @@ class MeasuredCurve:
         of_seeds = (self.squares + _PRIOR_FREEDOM * _SEED_DEVIATION**2) / freedom / self.seeds
         known, wanted = (np.log(np.asarray(sizes) / self.sizes[0]) for sizes in (self.sizes, num_images))
         cross, away = _covariance(wanted, known), np.log(self.errors / self.errors[0]) - _SLOPE * known
-        whole = _covariance(known, known) + np.diag(of_seeds) + self.by_images
-        weights = np.linalg.solve(whole, cross.T)
+        noise = np.diag(of_seeds) + self.by_images
+        weights = np.linalg.solve(_covariance(known, known) + noise, cross.T)
         center = _SLOPE * wanted + away @ weights + np.log(self.errors[0])
         variance = np.diag(_covariance(wanted, wanted)) - np.einsum("nm,mn->n", cross, weights)
-        # a curve that bends more than the prior expects, such as at a floor, widens its intervals (Birge 1932)
-        misfit = max(away @ np.linalg.solve(whole, away) / max(len(known) - 1, 1), 1.0)
-        reach = float(stdtrit(freedom, 1 - ALPHA / 2)) * np.sqrt(np.maximum(variance, 0.0) * misfit)
-        center, low, high = (np.exp(np.minimum(each, 0.0)) for each in (center, center - reach, center + reach))
+        quantile = float(stdtrit(freedom, 1 - ALPHA / 2))
+        reach = quantile * np.sqrt(np.maximum(variance, 0.0))
+        # the upper end of the largest size alone, as Wilson's of a count with this relative variance
+        stopped = np.log(self.errors[-1]) + np.arccosh(1 + quantile**2 * noise[-1, -1] / 2)
+        ends = center, center - reach, np.maximum(center + reach, stopped)
+        center, low, high = (np.exp(np.minimum(each, 0.0)) for each in ends)
         return center, low, high
 
 
@@ -163,12 +168,12 @@ def _for_target(
         return None, why
     largest = float(curve.sizes[-1])
     grid = np.geomspace(largest, FARTHEST * largest, 400)
-    _, low, high = curve.expected(grid)
+    center, low, high = curve.expected(grid)
     if low[-1] > error:
-        last = Interval(float(curve.expected(grid[-1:])[0][0]), float(low[-1]), float(high[-1]))
+        last = Interval(float(center[-1]), float(low[-1]), float(high[-1]))
         return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_text(last)}"
-    sure = np.flatnonzero(high <= error)
-    return (round(grid[np.argmax(low <= error)]), round(grid[sure[0]]) if len(sure) else None), ""
+    likely = round(grid[np.argmax(center <= error)]) if center[-1] <= error else None
+    return (round(grid[np.argmax(low <= error)]), likely), ""
 
 
 def _error_text(error: Interval) -> str:
