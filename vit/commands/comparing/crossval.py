@@ -20,7 +20,7 @@ from vit.launch import forget_launcher
 from vit.options import Option, options_of
 from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.values import dump
-from vit.training.tracking.tracker import refuse_register
+from vit.training.tracking.tracker import SHARED, refuse_register
 
 if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
@@ -33,7 +33,9 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE)  # and those of a teacher
+_REFUSED = (  # and those of a teacher
+    "resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE, *SHARED
+)  # fmt: skip
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
@@ -95,6 +97,7 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
     if options.resume is not None:
         raise UsageError("--resume is for vit train", "leave it out: the same 'vit crossval' command continues")
     reasons = {"data.test": "is the test of its network", **dict.fromkeys(ONE_DEVICE, "trains on one device")}
+    reasons |= dict.fromkeys(SHARED, "sends numbers alone")
     for name, reason in reasons.items():
         if name in options.layers.options:
             raise UsageError(f"--{name} is for vit train: each fold {reason}", "leave it out")
@@ -154,7 +157,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     opened = open_inputs(of_folds[0], dataset)
     find_bursts(dataset, data, reporter)
     first = make_plan(of_folds[0], opened)
-    reporter.notice(unused_options(options.layers, first.recipe, ()))
+    reporter.notice("; ".join(unused_options(options.layers.options, first.recipe, ()).values()))
     joined = kept_together(dataset, data)
     sources, whole = [chosen_part(divided(dataset, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
     listed = Source(dataset.name, dataset.class_names, {"test": whole})  # each is tested, so that all must be readable

@@ -122,7 +122,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     inputs = open_inputs(start.recipe, start.listed)
     find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, inputs)
-    reporter.notice(unused_options(options.layers, plan.recipe, inputs.images.splits))
+    reporter.notice("; ".join(unused_options(options.layers.options, plan.recipe, inputs.images.splits).values()))
     if options.run is None and plan.device.type == "cpu":
         reporter.notice(options.layers.note_for_cpu())
     if options.dry_run:

@@ -1,7 +1,7 @@
 """What a training is asked for, and the recipe that it carries out: given, of a run, or from published weights"""
 
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,13 @@ from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, listed_images, make_parser
 from vit.commands.training.resuming import further_recipe, recipe_for_all, recipe_of, unfinished_runs
 from vit.console import Reporter
-from vit.data.core.dataset_names import PHOTOGRAPHS
+from vit.data.core.dataset_names import PHOTOGRAPHS, TORCHVISION
 from vit.errors import CheckpointError, UsageError
 from vit.launch import is_launched
 from vit.models.catalog import check_image_size
 from vit.training.recipes.recipe import DistillConfig, Recipe
 from vit.training.recipes.values import is_unused
+from vit.training.tracking.tracker import SHARED, chosen_trackers
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -165,23 +166,31 @@ def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
 
-def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str]) -> str:
-    """A sentence on the options beside the files that change nothing in a plan, for splits of DATA; "" for none."""
+def unused_options(names: Collection[str], recipe: Recipe, splits: Container[str]) -> dict[str, str]:
+    """{name: sentence} of the options among these names that change nothing in a plan, for splits of DATA."""
     optim, data = recipe.optim, recipe.data
+    untracked = "" if {"wandb", "mlflow"} & {*chosen_trackers(recipe)} else "without wandb or mlflow as a tracker"
+    untaught = "without --teacher" * (recipe.distill.teacher is None)
+    of_probe = filter(is_unused, names) if recipe.model.freeze == "backbone" else ()
+    of_torchvision = "because DATA is not a data set of torchvision" * (data.source not in TORCHVISION)
     of_data = [split for split in ("validation", "test") if data.fold is None and split in splits]
     without, own_loss = "without --data.train_images", "with --optim.loss, which takes its place"
     reasons = {
         "optim.momentum": f"with {optim.optimizer}" * (optim.optimizer in ("adamw", "muon")),
         "augment.magnitude": "without --augment.randaugment" * (recipe.augment.randaugment == 0),
-        "distill.temperature": "with --distill.kind hard" * (recipe.distill.kind == "hard"),
+        **dict.fromkeys(("distill.kind", "distill.weight"), untaught),
+        "distill.temperature": untaught or "with --distill.kind hard" * (recipe.distill.kind == "hard"),
         **dict.fromkeys(("optim.label_smoothing", "optim.multilabel_loss"), own_loss * (optim.loss is not None)),
         **dict.fromkeys(("data.subset", "data.subset_seed"), without * (data.train_images is None)),
         "data.test": "with --data.fold, which is the test part" * (data.fold is not None),
         **{f"data.{split}": f"because DATA has {split} images" for split in of_data},
         "data.split_seed": "because DATA has all splits" * (len(of_data) == 2 and data.calibration == 0),
+        "data.allow_empty": "because DATA is not a folder" * (not Path(data.source).expanduser().is_dir()),
+        **dict.fromkeys(("data.root", "data.download"), of_torchvision),
+        **dict.fromkeys(SHARED, untracked),
+        **dict.fromkeys(of_probe, "with --freeze backbone, which fits the last layer to features alone"),
     }
-    unused = [f"--{name} changes nothing {why}" for name, why in reasons.items() if why and name in layers.options]
-    return "; ".join(unused)
+    return {name: f"--{name} changes nothing {why}" for name, why in reasons.items() if why and name in names}
 
 
 def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:

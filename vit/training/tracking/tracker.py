@@ -21,6 +21,7 @@ from vit.training.recipes.values import dotted
 WandbMode = Literal["auto", "online", "offline", "off"]
 WANDB = "wandb"
 _NAMES = (WANDB, *TRACKERS)
+SHARED = ("tracker_media", "tracker_model")  # options of a single training: cells and folds send numbers alone
 CONNECT_SECONDS = 3.0
 
 
