@@ -8,6 +8,7 @@ import pytest
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.load import write_new_checkpoint
 from vit.commands.cli.recipe_options import AUTO
+from vit.commands.studies.study_checks import check_overridden
 from vit.commands.studies.study_options import StudyOptions, read_words
 from vit.commands.studies.study_series import networks_for, series_of
 from vit.commands.training.train_options import read_words as read_train_words
@@ -104,6 +105,15 @@ def test_options_of_study_files_stay_beside_those_of_the_command_line(tmp_path, 
     assert options.set == {"optim.lr": "0.3", "optim.weight_decay": 0}
     assert options.data == {"root": "here", "groups": "x"}
     assert (options.vary, options.tune) == ({"seed": [1]}, {"optim.lr": [1, 2], "optim.warmup": ["0.9"]})
+
+
+@pytest.mark.parametrize("words", ["--set lr=0.1", "--vary lr=0.01,0.1", "--tune lr=x2,0.1", "--data.groups=b"])
+def test_no_value_of_a_network_or_an_option_is_replaced_by_another(words):
+    """A network of a study file silently lost the option that was written for it."""
+    options = replace(read_words(["digits", *words.split()]), networks={"A": "digits --lr=0.01 --data.groups=a"})
+    with pytest.raises(UsageError, match=r"--networks A: (optim\.lr=0\.01|data\.groups=a) with .*; leave one out"):
+        check_overridden(options)
+    check_overridden(replace(options, set={"optim.lr": "1e-2"}, vary={}, tune={"optim.lr": ["x2"]}, data={}))
 
 
 def test_files_of_a_study_may_have_spaces_in_their_paths(tmp_path):

@@ -37,14 +37,14 @@ def make_series(
     series: dict[str, dict[str, Recipe]] = {}
     for name, beginning in networks.items():
         for varied in _combinations(vary):
-            options = [*beginning, *_options(shared), *_options(varied)]
+            options = [*beginning, *option_words(shared), *option_words(varied)]
             values = ", ".join(_word(option, value) for option, value in varied.items())
             label = f"{name} ({values})" if values and len(networks) > 1 else values or name
             choices: dict[str, Recipe] = {}
             for tried in _combinations(tune):
                 scaled = _scaled(tried, read(options)) if tried else {}
                 choice = ", ".join(_word(option, value) for option, value in scaled.items())
-                choices[choice] = read([*options, *_options(scaled)])
+                choices[choice] = read([*options, *option_words(scaled)])
             if label in series:
                 raise UsageError(f"two series are {label}", "leave one out")
             series[label] = choices
@@ -55,7 +55,8 @@ def _combinations(grid: Grid) -> list[dict[str, JsonValue]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _options(values: Mapping[str, JsonValue]) -> list[str]:
+def option_words(values: Mapping[str, JsonValue]) -> list[str]:
+    """Words of a command line for {dotted option: value}."""
     return [f"--{option}={_text(value)}" for option, value in values.items()]
 
 
@@ -67,6 +68,11 @@ def _text(value: object) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_factor(value: JsonValue) -> bool:
+    """Whether a value to tune is a factor of the recipe's value, such as x0.3."""
+    return _FACTOR.fullmatch(str(value)) is not None
 
 
 def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonValue]:

@@ -208,8 +208,6 @@ def _checked(options: StudyOptions) -> StudyOptions:
         check_weights(file)
     if options.init_from and options.init == "random":
         raise UsageError("--init random with --init_from, which names weights", "leave one out")
-    for name in {"tracker", "wandb"} & options.set.keys():
-        raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
     options = replace(options, vary=_dotted(options.vary), tune=_dotted(options.tune), set=_dotted(options.set))
     known = make_recipe_parser()
     for name in (*options.set, *options.vary, *options.tune, *(f"data.{key}" for key in options.data)):

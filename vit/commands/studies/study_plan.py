@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.cli.recipe_options import listed_images
+from vit.commands.studies.study_checks import (
+    check_different,
+    check_given,
+    check_overridden,
+    check_same_images,
+    check_used,
+    named_options,
+)
 from vit.commands.studies.study_options import AUTO, StudyOptions, items
 from vit.commands.studies.study_series import (
     Series,
-    check_different,
-    check_given,
-    check_same_images,
     decided,
     fold_sources,
     networks_for,
@@ -26,6 +31,7 @@ from vit.commands.studies.study_series import (
     usual_length,
 )
 from vit.commands.training.run_folder import find_bursts, read_images
+from vit.commands.training.train_options import unused_options
 from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
@@ -171,6 +177,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     """Decide a study: read its images, make every automatic choice, and check each series and its folder."""
     began = time.monotonic()
     forget_launcher()  # a study that a launcher has started plans and trains alone
+    check_overridden(options)
     series = series_of(options)
     first = _recipes(series)[0]
     listed = listed_images(first)
@@ -222,11 +229,13 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
     )
     check_different(plan.cells, inputs)
-    costs = {}
+    costs, unused, names = {}, list[dict[str, str]](), named_options(options)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
         costs[cell.series] = made.cost
+        unused.append(unused_options(names, made.recipe, opened.images.splits))
+    check_used(options, unused, reporter)
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     warn_of_seen(reporter, dict.fromkeys(sentences))

@@ -1,4 +1,4 @@
-"""The recipes that a study compares: from its options, and where they are open, for its images; and what it refuses"""
+"""The recipes that a study compares: from its options, and where they are open, for its images"""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.recipe_layers import FINETUNE
-from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, find_config, shipped_configs
+from vit.commands.cli.recipe_options import AUTO, RANDOM, check_names, find_config, shipped_configs
 from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.training.train_options import PUBLISHED, read_words, unavailable
 from vit.console import Reporter
@@ -17,16 +17,13 @@ from vit.errors import UsageError, explained
 from vit.models.catalog import CATALOG, check_network
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe
-from vit.training.recipes.values import as_trained
 from vit.training.tracking.tracker import WandbMode, refuse_register
 from vit.training.tracking.wandb_tracker import intended, logged_in
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
     from vit.study.folder import StudyDirectory
-    from vit.study.grid import Budget, Cell, Inputs
 
-_OF_CELLS = {"seed": "--seeds", "data.subset_seed": "--seeds", "data.train_images": "--sizes"}
 ONE_DEVICE = ("trainer.devices", "trainer.num_nodes")  # options that a cell and a fold do not follow
 # EfficientNet-Lite0 of Google: Apache 2.0, 19 MB; beside PUBLISHED on photographs in docs/results.md
 PUBLISHED_CNN = "timm:tf_efficientnet_lite0.in1k"
@@ -62,7 +59,7 @@ def series_of(options: StudyOptions) -> Series:
     wandb = tracking_of_cells(options.wandb, options.tracker)
     shared = {**data, **options.set, "wandb": wandb, "tracker": options.tracker}
     vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
-    series = make_series(_networks(options), shared, vary, tune, read)
+    series = make_series(networks_of(options), shared, vary, tune, read)
     recipes = [recipe for choices in series.values() for recipe in choices.values()]
     for recipe in recipes:
         refuse_register(recipe, "a study")
@@ -75,7 +72,7 @@ def series_of(options: StudyOptions) -> Series:
     return series
 
 
-def _networks(options: StudyOptions) -> dict[str, list[str]]:
+def networks_of(options: StudyOptions) -> dict[str, list[str]]:
     """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
     named = options.networks
     networks: dict[str, list[str]] = {}
@@ -109,49 +106,6 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
 
     status, _ = intended(wandb)
     return status if status != "online" or logged_in() else "off"
-
-
-def check_given(options: StudyOptions, budget: "Budget") -> None:
-    """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
-    named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
-    flags = [word.partition("=")[0] for words in _networks(options).values() for word in words]
-    named += [SHORT.get(flag, flag)[2:] for flag in flags if flag.startswith("--")]
-    for name in named:
-        if name in _OF_CELLS:
-            raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
-        if name in ONE_DEVICE:
-            raise UsageError(f"{name} in a study, whose cells train on one device each", "leave it out")
-        if name in ("optim.steps", "optim.epochs") and (budget.steps or budget.epochs):
-            problem = f"--budget {budget} decides the length of every training, so {name} would do nothing"
-            fix = f"leave {name} out, or give --budget recipe for trainings as long as their own options say"
-            raise UsageError(problem, fix)
-
-
-def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
-    """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing."""
-    from vit.study.grid import key_of
-
-    seen: dict[str, Cell] = {}
-    for cell in cells:
-        same = seen.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
-        if same is not cell:
-            is_cut = same.recipe.optim.batch_size == cell.num_images
-            larger = "give larger --sizes: a batch has no more images than there are"
-            problem = f"{same.describe()} and {cell.describe()} are the same training"
-            raise UsageError(problem, larger if is_cut else "leave one of them out")
-
-
-def check_same_images(series: str, source: "Source", first: str, expected: "Source") -> None:
-    """Raise UsageError where two series validate or test on different images or groups, which cannot be paired."""
-    for split in sorted((expected.splits.keys() | source.splits.keys()) - {"train"}):
-        here, there = (each.splits.get(split) for each in (source, expected))
-        if here is None or there is None or here.fingerprint() != there.fingerprint():
-            fix = "give options that split images (data.split_seed, data.test, data.validation) once for all: --set"
-            why = "and a study compares series on the same ones"
-            raise UsageError(f"{first} and {series} have different {split} images, {why}", fix)
-        if here.groups != there.groups:
-            problem = f"{first} and {series} have different groups of the {split} images, and intervals count one kind"
-            raise UsageError(problem, "give data.groups once for all: --set")
 
 
 def networks_for(

@@ -1,0 +1,110 @@
+"""What a study refuses: options that it decides itself, values that others replace, series that cannot be compared"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from vit.commands.cli.recipe_options import AUTO, SHORT
+from vit.commands.studies.study_options import StudyOptions, items
+from vit.commands.studies.study_series import ONE_DEVICE, networks_of
+from vit.commands.training.train_options import read_words
+from vit.console import Reporter
+from vit.errors import UsageError
+from vit.training.recipes.values import as_trained, dotted
+from vit.training.tracking.tracker import SHARED
+
+if TYPE_CHECKING:
+    from vit.data.core.samples import Source
+    from vit.study.grid import Budget, Cell, Inputs
+    from vit.study.spec import Grid
+
+_OF_CELLS = {
+    "seed": "--seeds", "data.subset_seed": "--seeds", "data.train_images": "--sizes", "tracker": "--tracker",
+    "wandb": "--wandb", "out": "--out",
+}  # fmt: skip
+
+
+def check_overridden(options: StudyOptions) -> None:
+    """Raise UsageError where one value of an option would take the place of another that the user gives as well."""
+    from vit.study.spec import is_factor, option_words
+
+    tune = {name: [one for one in items(values) if not is_factor(one)] for name, values in options.tune.items()}
+    grids: dict[str, Grid] = {
+        "": {f"data.{name}": [value] for name, value in options.data.items()},
+        "--set ": {name: [value] for name, value in options.set.items()},
+        "--vary ": {name: items(values) for name, values in options.vary.items()},
+        "--tune ": tune,
+    }
+    for label, words in networks_of(options).items():
+        own = dotted(read_words(words).layers.options)
+        own_texts = {name: f"--networks {label}: {name}={value}" for name, value in own.items() if value != AUTO}
+        given: dict[str, tuple[object, str]] = {name: (own[name], text) for name, text in own_texts.items()}
+        for flag, grid in grids.items():
+            for name, values in grid.items():
+                shown = f"{flag}{name}={','.join(map(str, values))}"
+                for value in values:
+                    (word,) = option_words({name: value})
+                    for key, parsed in dotted(read_words([word]).layers.options).items():
+                        before, where = given.setdefault(key, (parsed if len(values) == 1 else values, shown))
+                        if before != parsed and where != shown:
+                            raise UsageError(f"{where} with {shown}", "leave one out")
+
+
+def named_options(options: StudyOptions) -> list[str]:
+    """The dotted names of the options of cells that a study is given: for all, to compare, to tune, of one network."""
+    named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
+    flags = [word.partition("=")[0] for words in networks_of(options).values() for word in words]
+    return [*named, *(SHORT.get(flag, flag)[2:] for flag in flags if flag.startswith("--"))]
+
+
+def check_given(options: StudyOptions, budget: "Budget") -> None:
+    """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
+    for name in named_options(options):
+        if name in _OF_CELLS:
+            raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
+        if name in SHARED:
+            raise UsageError(f"{name} in a study, whose cells send numbers alone", "leave it out")
+        if name in ONE_DEVICE:
+            raise UsageError(f"{name} in a study, whose cells train on one device each", "leave it out")
+        if name in ("optim.steps", "optim.epochs") and (budget.steps or budget.epochs):
+            problem = f"--budget {budget} decides the length of every training, so {name} would do nothing"
+            fix = f"leave {name} out, or give --budget recipe for trainings as long as their own options say"
+            raise UsageError(problem, fix)
+
+
+def check_used(options: StudyOptions, unused: Sequence[Mapping[str, str]], reporter: Reporter) -> None:
+    """Say which options change nothing in all cells; UsageError where values of such an option are compared or tuned.
+
+    `unused` has a sentence for each option that changes nothing in a cell, as `unused_options` gives them.
+    """
+    for name, sentence in unused[0].items():
+        if all(name in others for others in unused):
+            if name in (*options.vary, *options.tune):
+                raise UsageError(sentence, "leave it out")
+            reporter.notice(sentence)
+
+
+def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
+    """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing."""
+    from vit.study.grid import key_of
+
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        same = seen.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
+        if same is not cell:
+            is_cut = same.recipe.optim.batch_size == cell.num_images
+            larger = "give larger --sizes: a batch has no more images than there are"
+            problem = f"{same.describe()} and {cell.describe()} are the same training"
+            raise UsageError(problem, larger if is_cut else "leave one of them out")
+
+
+def check_same_images(series: str, source: "Source", first: str, expected: "Source") -> None:
+    """Raise UsageError where two series validate or test on different images or groups, which cannot be paired."""
+    for split in sorted((expected.splits.keys() | source.splits.keys()) - {"train"}):
+        here, there = (each.splits.get(split) for each in (source, expected))
+        if here is None or there is None or here.fingerprint() != there.fingerprint():
+            fix = "give options that split images (data.split_seed, data.test, data.validation) once for all: --set"
+            why = "and a study compares series on the same ones"
+            raise UsageError(f"{first} and {series} have different {split} images, {why}", fix)
+        if here.groups != there.groups:
+            problem = f"{first} and {series} have different groups of the {split} images, and intervals count one kind"
+            raise UsageError(problem, "give data.groups once for all: --set")
