@@ -76,6 +76,11 @@ def test_it_learns_and_says_what_is_trained(tuned, digits_run):
     assert "; LoRA of rank 4" in answer.out  # in the plan, which --dry_run shows, too
 
 
+def test_the_lowest_rate_of_a_plan_is_of_weights_that_are_trained(vit, digits_run):
+    words = ("train", "digits", "--init_from", digits_run.path, "--lora", 4, "--optim.layer_decay", 0.5, "--dry_run")
+    vit(*words).ok("learning rate 0.002, down to 1.5e-06 in the lowest layer")  # of 5 levels the embeddings' is frozen
+
+
 def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft):
     run, _ = tuned
     assert (run / "report.html").is_file()

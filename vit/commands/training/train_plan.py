@@ -173,8 +173,9 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         words += "; a last layer for new classes is fitted first, by a linear probe"
     if plan.kept_rows:
         words += f"; {plan.kept_rows}"
-    if model.freeze == "batch_stats" and has_batch_norm(empty):
-        words += "; batch norms keep their mean and variance"
+    if model.freeze == "batch_stats":
+        unused = "; --freeze batch_stats changes nothing, as there is no batch norm"
+        words += "; batch norms keep their mean and variance" if has_batch_norm(empty) else unused
     return [("start", words), *_unfinished(Path(weights))]
 
 
@@ -240,10 +241,15 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         known = f"{optim.lr:g} for {count_of(optim.lr_batch_size, 'image')}, {rule} rule"
         rate = known if optim.batch_size == "auto" else f"{rate} ({known})"
     if optim.layer_decay != 1:
-        from vit.training.optim import LEVELS, layer_decay
+        from vit.training.lora import add_adapters
+        from vit.training.optim import parameter_groups
 
-        decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
-        lowest = f", down to {optim.scaled_lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
+        empty, rank = plan.spec.build_empty(plan.preprocess.image_size), plan.recipe.model.lora
+        if rank is not None:  # the embeddings below the first adapters stay as they are
+            add_adapters(empty, rank)
+        trained = [(name, weights) for name, weights in empty.named_parameters() if weights.requires_grad]
+        least = min(group["lr"] for group in parameter_groups(empty, trained, optim))
+        lowest = f", down to {least:.2g} in the lowest layer" * (least < optim.scaled_lr)
     of_epochs = f"{count_of(plan.total_steps / plan.steps_per_epoch, 'epoch')} of {plan.steps_per_epoch:,}"
     steps = f"{plan.total_steps:,} ({of_epochs}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     if optim.steps is not None and plan.total_steps != optim.steps:
