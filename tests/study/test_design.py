@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.study.design import MOST_SEEDS, PARTS, Design, choose_design
+from vit.study.design import MOST_SEEDS, PARTS, Design, StudyPace, choose_design
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 
 SIZES = (20, 40, 80, 160)
 
@@ -79,3 +81,9 @@ def test_what_more_time_would_add_is_a_number_of_seeds():
     assert Design({100: 2}, 1.0, 1.0, [], gain=(100, 3)).more() == "1 seed at 100 images"
     assert Design({100: 2}, 1.0, 1.0, [], gain=(100, 5)).more() == "3 seeds at 100 images"
     assert Design({100: 2}, 1.0, 1.0, [], gain=(1000, 2)).more() == "1,000 images"
+
+
+def test_the_batch_size_of_a_recipe_is_not_that_of_a_linear_probe():
+    optim, model = OptimConfig(batch_size=7, accumulate=2), ModelConfig(freeze="backbone")
+    pace = StudyPace({"A": (0.0, 16, 1.0)}, {"validation": 2, "test": 5}, slots=1)
+    assert pace.seconds("A", Recipe(DataConfig(train_images=20), model, optim=optim)) == 10 * 2 + 5

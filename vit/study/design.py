@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from vit.console import count_of
 from vit.study.answer.answer_warnings import HALF
 from vit.study.findings import JsonValue
-from vit.training.planning.schedule import choose_schedule
+from vit.training.planning.schedule import Schedule, choose_schedule
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import as_trained
 
 if TYPE_CHECKING:
     from vit.study.running.runner import MachineShare
@@ -135,17 +136,17 @@ class StudyPace:
         slots = min(machine.jobs, available_cores()) if is_here and not machine.gpus else machine.jobs
         with ThreadPoolExecutor(slots) as pool:
             timed = list(pool.map(lambda recipe: time_network(recipe, machine), largest.values()))
-        batches = [choose_schedule(recipe, _images_of(recipe), 1).batch_size for recipe in largest.values()]
+        batches = [_schedule(recipe).batch_size for recipe in largest.values()]
         steps = zip(largest, timed, batches, strict=True)
         return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
 
     def seconds(self, series: str, recipe: Recipe) -> float:
-        schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
+        schedule, (step, batch, image) = _schedule(recipe), self.of_series[series]
         steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
         scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]
         return steps * step + scored * image
 
 
-def _images_of(recipe: Recipe) -> int:
+def _schedule(recipe: Recipe) -> Schedule:
     assert recipe.data.train_images is not None
-    return recipe.data.train_images
+    return choose_schedule(as_trained(recipe), recipe.data.train_images, 1)

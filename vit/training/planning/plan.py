@@ -192,10 +192,11 @@ def plan_of(recipe: Recipe, listed: Source | None = None) -> Plan:
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
     """The plan of a recipe whose images and network are chosen."""
     data, model, optim, trainer = recipe.data, recipe.model, recipe.optim, recipe.trainer
+    used = as_trained(recipe)
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
-    schedule = choose_schedule(as_trained(recipe), len(source.splits["train"]), machine.world_size)
-    check_optimizer(network.shapes, optim)
+    schedule = choose_schedule(used, len(source.splits["train"]), machine.world_size)
+    check_optimizer(network.shapes, used.optim)
     has_new_statistics = model.freeze == "none" and has_batch_norm(network.shapes)
     if has_new_statistics and machine.device.type == "cpu" and machine.world_size > 1:
         problem = f"{network.spec.name} has batch norm, whose statistics PyTorch takes from several GPUs but not CPUs"
@@ -206,7 +207,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
             f"--batch_size {optim.batch_size or 'null'}",
             f"give --batch_size {2 * optim.accumulate} or more, or more training images",
         )
-    is_searched = as_trained(recipe).optim.batch_size == AUTO and machine.device.type == "cuda"
+    is_searched = used.optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
     compiled = compiles(recipe, machine, network.spec.name, schedule.total_steps)
     filled = replace(
