@@ -10,11 +10,13 @@ from types import ModuleType
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import vit
 from vit.__main__ import COMMANDS
 from vit.commands.training.train_options import read_values
 from vit.errors import CheckpointError, UsageError
+from vit.inference.answers.answers import answer_rule
 
 pytestmark = pytest.mark.usefixtures("empty_figures")
 
@@ -140,6 +142,9 @@ def test_wrong_values_are_refused_as_by_the_command(here):
         (lambda: vit.export("run", format="onxx"), "format is onxx; did you mean 'onnx'"),
         (lambda: vit.evaluate("run", split="tset"), "split is tset; did you mean 'test'"),
         (lambda: vit.evaluate("run", splt="test"), "vit evaluate has no option splt; did you mean 'split'"),
+        (lambda: vit.compare("run", "run-2"), r"vit\.compare: too many positional arguments; give runs, and options"),
+        (lambda: vit.predict("run", Image.new("L", (8, 8))), r"images is an array .*; vit\.load\(RUN\)\.predict takes"),
+        (lambda: answer_rule(None, ("a", "b"), target_accuracy=99), "target_accuracy is 99; give a number >0 and <1"),
     ):
         with pytest.raises(UsageError, match=words):
             call()

@@ -36,7 +36,7 @@ def gradient_norms(
 ) -> list[float]:
     """The norm of the gradient of each block, first to last."""
     torch.manual_seed(seed)
-    network = create_network("vit_nano_ablated", 10, None, depth=DEPTH, **options)
+    network = create_network("vit_nano_ablated", 10, None, 3, depth=DEPTH, **options)
     assert isinstance(network, AblatedTransformer)
     nn.init.xavier_uniform_(network.vit.head.weight)
     nn.functional.cross_entropy(network(pixels), labels).backward()

@@ -5,7 +5,7 @@ Imports neither torch nor timm until a network is built, so that results are rea
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vit.errors import UsageError, explained
@@ -123,15 +123,17 @@ def count(network: "Network") -> Cost:
     return Cost(sum(parameter.numel() for parameter in network.parameters()), counter.get_total_flops())
 
 
-def create_network(name: str, num_classes: int, image_size: int | None = None, **options: Value) -> "Network":
-    """A network with random weights by its name in the catalog or in timm.
+def create_network(
+    name: str, num_classes: int, image_size: int | None = None, in_chans: int = 3, **options: Value
+) -> "Network":
+    """A network with random weights by its name in the catalog or in timm, or by its import path.
 
     Examples:
         >>> import torch
         >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
         torch.Size([1, 10])
     """
-    spec = NetworkSpec.named(name, num_classes, options)
+    spec = replace(NetworkSpec.named(name, num_classes, options), in_chans=in_chans)
     return spec.build(image_size or spec.default_image_size)
 
 

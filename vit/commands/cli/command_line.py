@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from vit.commands.cli.help_text import ALL, CommandOptions, help_text, indented, schema_text
 from vit.console import silenced
-from vit.errors import UsageError, close_name, nearest
+from vit.errors import UsageError, close_name, explained, nearest
 from vit.options import (
     REQUIRED,
     Option,
@@ -212,7 +212,9 @@ def for_python(function: Callable[..., R], is_checked: bool) -> Callable[..., R]
         if is_checked:
             parser = command_parser(function)
             parser.read_values(kwargs)  # names the option that is meant, where Python would raise a TypeError
-            values = dict(signature.bind(*args, **kwargs).arguments)
+            places = ", ".join(option.name for option in parser.options if option.is_positional)
+            with explained(UsageError, f"vit.{parser.command}", f"give {places}, and options by name", TypeError):
+                values = dict(signature.bind(*args, **kwargs).arguments)
             for name, parameter in signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     values |= values.pop(name, {})

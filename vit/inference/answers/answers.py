@@ -19,6 +19,8 @@ import numpy.typing as npt
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
 from vit.errors import UsageError
+from vit.options import read_value
+from vit.ranges import Fraction
 from vit.tasks.levels import Level, levels_of
 
 SetMethod = Literal["lac", "aps", "class_conditional"]
@@ -157,6 +159,9 @@ def answer_rule(
         target_accuracy: accuracy of the labels, and of the answers of each level, instead of `reject_below`.
         coverage: probability that a set has the true class; None: no sets.
     """
+    for name, value in (("reject_below", reject_below), ("target_accuracy", target_accuracy), ("coverage", coverage)):
+        read_value(Fraction | None, value, name)
+    read_value(SetMethod, sets, "sets")
     levels = () if reject_below is None else tuple((one, reject_below) for one in levels_of(class_names))
     if target_accuracy is None and coverage is None:
         return AnswerRule(reject_below or 0.0, levels=levels)
