@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from vit.own_code import VARIABLE, trusted
+
 LOG_EVERY_SECONDS = 15.0  # between two lines of progress in a log
 LOG_WIDTH = 160  # characters
 LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
@@ -98,7 +100,8 @@ class Reporter:
 
     def next_command(self, command: str) -> None:
         """Print the next useful command: the last line of every command. A terminal shows lines that a shell joins."""
-        text = f"Next: {harmless(command)}"
+        needed = "" if all(path in command for path in trusted()) else f"{VARIABLE}={','.join(trusted())} "
+        text = f"Next: {needed}{harmless(command)}"
         first, *words = _SHELL_WORD.findall(text)
         if self.out.file.isatty() and " ".join([first, *words]) == text:
             text = "\n".join(_lines([first, *(f" {word}" for word in words)], self.out.width, 4, " \\"))

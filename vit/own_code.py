@@ -27,12 +27,12 @@ def is_path(name: str) -> bool:
 
 def trust(path: str) -> None:
     """Let a path that the user has named be imported, also in the processes that this one starts."""
-    os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), path]))
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*trusted(), path]))
 
 
 def check_trusted(paths: Iterable[str]) -> None:
     """Raise UsageError with all paths that the user has not named, and the variable that names them, too."""
-    known = _trusted()
+    known = trusted()
     if missing := [path for path in paths if path not in known]:
         problem = f"{', '.join(missing)}: code outside vit, and a file alone does not make vit run it"
         raise UsageError(problem, f"set {VARIABLE}={','.join([*known, *missing])} if you trust this code")
@@ -61,7 +61,7 @@ def running(path: str, flag: str, fix: str) -> Iterator[None]:
 
 def failure(error: Exception) -> str:
     """Which of the trusted paths an error comes from, with file and line; "" where it comes from none of them."""
-    return next((_failure(path, error) for path in _trusted() if _line(path, error)), "")
+    return next((_failure(path, error) for path in trusted() if _line(path, error)), "")
 
 
 def _failure(path: str, error: Exception) -> str:
@@ -76,5 +76,6 @@ def _line(path: str, error: Exception) -> str:
     return f" ({file}, line {lines[-1]})" if lines else ""
 
 
-def _trusted() -> list[str]:
+def trusted() -> list[str]:
+    """The import paths that the user has named."""
     return [path.strip() for path in os.environ.get(VARIABLE, "").split(",") if path.strip()]

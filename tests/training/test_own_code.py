@@ -216,12 +216,12 @@ def test_a_trainer_of_ones_own_trains_our_module(mine):
 def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     """Neither a checkpoint nor a run folder makes vit import a module, before the user names it."""
     command = ("train", "digits", "--network", "mine:Columns", "--epochs", 1, *FAST, "--out", mine / "runs")
-    assert vit(*command).code == 0
-    run = run_folder(mine / "runs")
+    trained, run = vit(*command).ok(), run_folder(mine / "runs")
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.delitem(sys.modules, "mine")
     with pytest.raises(UsageError, match=r"VIT_OWN_CODE=mine:Columns if you trust this code$"):
         load(run / "checkpoints" / "best.ckpt")
+    assert f"Next: {VARIABLE}=mine:Columns vit predict {run}" in trained.out
     answer = vit("inspect", run)
     assert answer.code != 0 and "VIT_OWN_CODE=mine:Columns" in answer.err and "mine" not in sys.modules
     copy = shutil.copytree(run, mine / "copy")
@@ -234,6 +234,7 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     with pytest.raises(UsageError, match=r"b:c, d:e: code .* set VIT_OWN_CODE=mine:Columns,b:c,d:e if"):
         check_trusted(["mine:Columns", "b:c", "d:e"])
     assert load(run / "checkpoints" / "best.ckpt")[1].spec.name == "mine:Columns"
+    vit("models", "m[iy]*").ok("mine:Columns", "Next: vit train DATA --network mine:Columns")
     vit("export", run, "--format", "safetensors").ok("mine-Columns.safetensors")  # a colon is of Windows and of scp
 
 
@@ -261,6 +262,13 @@ def test_a_pretraining_runs_the_network_that_its_command_names(vit, mine):
     Path("mine.py").write_text(Path("mine.py").read_text().replace("get_classifier", "other"))
     sys.modules.pop("mine")
     vit(*words).failed(2, "does not say which of its layers computes the classes")
+
+
+def test_a_loss_of_ones_own_that_is_not_a_number_is_named(vit, mine):
+    with open("mine.py", "a") as file:
+        file.write("\n\ndef bad(logits, labels):\n    return logits.sum() * float('nan')\n")
+    words = ("train", "digits", "--optim.loss", "mine:bad", *FAST, "--out", mine / "runs")
+    vit(*words).failed(6, "not a number at step 1", "; check mine:bad, or lower --lr")
 
 
 def test_the_code_that_a_recipe_names():

@@ -5,26 +5,27 @@ from fnmatch import fnmatch
 from vit.commands.cli.arguments import PositiveInt
 from vit.console import Reporter
 from vit.errors import UsageError
-from vit.models.catalog import CATALOG, names, suggestion
+from vit.models.catalog import CATALOG, names, own_networks, suggestion
 from vit.models.network_names import timm_names
 from vit.models.spec import describe
 
 
 def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
-    """List networks: the catalog, or all networks of vit and timm that match a pattern.
+    """List networks: the catalog and your own of VIT_OWN_CODE, or all that match a pattern, those of timm too.
 
     Args:
-        pattern: a shell pattern; null: the catalog
+        pattern: a shell pattern; null: the catalog and your own
         limit: largest number of lines
 
     Example:
         vit models 'convnext*'
     """
-    matching = list(CATALOG)
+    own = own_networks()
+    matching = [*own, *CATALOG]
     if pattern is not None:
         theirs = timm_names()  # read without torch, which a pattern that matches nothing does not need
         may_match = not theirs or any(fnmatch(name, pattern) for name in (*CATALOG, *theirs))
-        matching = names(pattern) if may_match else []
+        matching = [name for name in own if fnmatch(name, pattern)] + (names(pattern) if may_match else [])
         if not matching:
             raise UsageError(f"no network matches {pattern!r}", suggestion(pattern.strip("*")))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vit.errors import UsageError, nearest
 from vit.models.network_names import import_timm, timm_names, undivided
 from vit.options import read_value
-from vit.own_code import is_path, load
+from vit.own_code import VARIABLE, is_path, load, trusted
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
@@ -122,14 +122,23 @@ def entry(name: str) -> CatalogEntry:
 
 def _own_entry(path: str) -> CatalogEntry:
     """The entry of a network of the user's; its config says the image size by its default."""
-    from vit.models.network import Network
-
     network = load(path, "--network")
-    if not (isinstance(network, type) and issubclass(network, Network) and hasattr(network, "config_class")):
+    if not _is_network(network):
         problem = f"--network {path} is not a network: {network!r}"
         raise UsageError(problem, "give a subclass of vit.models.network.Network with a config_class")
     size = getattr(network.config_class, "image_size", None)
-    return CatalogEntry(path, size if isinstance(size, int) else 224, about=f"your own network, {path}")
+    return CatalogEntry(path, size if isinstance(size, int) else 224, about="your own network")
+
+
+def own_networks() -> list[str]:
+    """The networks among the import paths that the user has named."""
+    return [path for path in trusted() if _is_network(load(path, VARIABLE))]
+
+
+def _is_network(found: object) -> bool:
+    from vit.models.network import Network
+
+    return isinstance(found, type) and issubclass(found, Network) and hasattr(found, "config_class")
 
 
 def check_network(name: str, recipes: Iterable[str] = (), option: str = "--network") -> None:

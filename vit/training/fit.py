@@ -37,7 +37,7 @@ from vit.training.network.features import SharedFeatures
 from vit.training.network.initial_network import InitialNetwork, describe, initial_network, probe
 from vit.training.observers import Listener, Observers, Signals, Stop
 from vit.training.planning.plan import Plan
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import dump, plain
 from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.running.result import FitResult, Measured, TrainingStats, measure_checkpoint, run_result
@@ -116,10 +116,11 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
         except Stop as stop:
             raise stopped(stop) from stop
         except DivergedError as error:
-            if not run.last_path.is_file():
-                raise
-            saved = f"{run.last_path} holds the last good weights (--init_from starts from them)"
-            raise DivergedError(error.problem, f"{error.fix}; {saved}") from error
+            own = own_code(plan.recipe)
+            fix = f"check {' and '.join(own)}, or {error.fix}" if own else error.fix
+            if run.last_path.is_file():
+                fix += f"; {run.last_path} holds the last good weights (--init_from starts from them)"
+            raise DivergedError(error.problem, fix) from error
         except (DataError, ProcessesError) as error:
             fix = f"{error.fix}; {resume}" if run.last_path.is_file() else error.fix
             raise type(error)(error.problem, fix) from error
