@@ -85,12 +85,13 @@ class PretrainedWeights:
             sentences.append(f"{self.source} does not settle these values, so they are guesses: {guesses}")
         return "; ".join(sentences)
 
-    def guesses(self, given: Set[str] = frozenset()) -> str:
-        """What is guessed, in words, without what is `given` ("num_heads", "class_names", ...); "" for nothing."""
+    def guesses(self, given: Set[str] = frozenset(), options: Options | None = None) -> str:
+        """What is guessed, in words, without what is `given` ("class_names", ...) and options; "" for nothing."""
         guesses: list[str] = []
         if self.network is None:
             with suppress(CheckpointError):
-                guesses += [words for name, words in self._shown({}).guesses.items() if name not in given]
+                shown = self._shown(options or {}).guesses
+                guesses += [words for name, words in shown.items() if name not in given]
         texts = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: no list fits'})"}
         guesses += [texts.get(name, name) for name in self.guessed if name not in given]
         return ", ".join(guesses)
@@ -149,7 +150,7 @@ class PretrainedWeights:
             problem = f"{self.source}: names and shapes do not show its {' and '.join(missing)}"
             raise CheckpointError(problem, _deciding(missing))
         try:
-            return shown_network(self.weights, known)
+            return shown_network(self.weights, known, given.keys() - self.options.keys())
         except UndecidedError as error:
             raise CheckpointError(f"{self.source}: {error}", _deciding([error.option])) from error
         except Exception as error:  # an untrusted file may hold tensors of any shape

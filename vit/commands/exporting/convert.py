@@ -104,7 +104,7 @@ def convert(
     reporter, more = Reporter(), " --unfinished" * bool(pretrained.unfinished)
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
-    if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
+    if guesses := pretrained.guesses(_given(class_names=class_names, image_size=image_size).keys(), options):
         guessed = f"nothing settles these values, so they are guesses: {guesses}"
         of_pool = ", and for the pool give a folder with timm's config.json and its global_pool" * ("pool " in guesses)
         fix = f"where one is wrong, the option of its name, such as --mean, replaces it{of_pool}"

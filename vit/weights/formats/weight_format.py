@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -208,8 +208,11 @@ class ShownNetwork:
     guesses: Mapping[str, str]  # {option: its value in words} of those that nothing states
 
 
-def shown_network(weights: Weights, known: Options) -> ShownNetwork:
-    """The network that shapes show; `known` options stand above. ValueError: no ViT. UndecidedError: give an option."""
+def shown_network(weights: Weights, known: Options, given: Collection[str] = ()) -> ShownNetwork:
+    """The network that shapes show; `known` options stand above, and those that are `given` are of the user.
+
+    ValueError: no ViT. UndecidedError: give an option.
+    """
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
         if name not in weights:
             raise ValueError(f"there is no {name}")
@@ -241,8 +244,9 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         "pos_embed": "learned" if "pos_embed" in weights else "none",
     }
     guesses, image_size = dict[str, str](), _DEFAULT_SIZE
-    if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states the other two, either
-        guesses["num_heads"] = f"{sizes['num_heads']} heads, usual for a width of {D}"
+    if ("num_heads" in sizes or "num_heads" in given) and not shown["qk_norm"]:  # nothing states the other two, either
+        if "num_heads" in sizes:
+            guesses["num_heads"] = f"{sizes['num_heads']} heads, usual for a width of {D}"
         usual = {"activation": "gelu", "pool": "cls"}.items() & shown.items()  # others change names or shapes
         guesses |= {name: f"{name} {value}" for name, value in sorted(usual) if name not in known}
     if "pos_embed" in weights:
