@@ -30,6 +30,7 @@ BELOW["commands"] = BELOW["report"] | {"report", "export"}
 BELOW["extras"] = BELOW["commands"] | {"commands"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
+    "console": {"errors", "own_code"},
     "csv_files": {"errors", "plain_files"},
     "options": {"errors", "plain_files"},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},

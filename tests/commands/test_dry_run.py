@@ -88,8 +88,7 @@ def test_options_that_change_nothing_are_said(vit, draw_classes, here):
     words = ("train", "split", "--network", "vit_nano_patch2_8", "--init", "random", "--image_size", 8, "--dry_run")
     options = ("--data.validation", 0.3, "--data.test", 0.1, "--data.split_seed", 2, "--data.subset", "natural")
     options += ("--data.root", here, "--tracker", "tensorboard", "--tracker_media")
-    vit(*words, *options, "--optim.momentum", 0.8, "--augment.magnitude", 3).noted(
-        "--data.root changes nothing because DATA is not a data set of torchvision",
+    vit(*words, *options, "--optim.momentum", 0.8, "--augment.magnitude", 3).ok("root and download change").noted(
         "--tracker_media changes nothing without wandb or mlflow as a tracker",
         "--data.validation changes nothing because DATA has validation images",
         "--data.test changes nothing because DATA has test images",

@@ -86,6 +86,7 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
     told = vit("evaluate", run, other, "--groups", PATTERN, "--output", tmp_path / "none")
     assert told.code == 3 and f"--groups {problem}" in told.err and not (tmp_path / "none").exists()
     vit("evaluate", run, "--groups", PATTERN).failed(2, "--groups is for DATA")
+    vit("evaluate", run, "--include_seen").failed(2, "--include_seen is for DATA")
 
 
 @pytest.mark.faults("D32")

@@ -47,6 +47,8 @@ def report(
     of_study = [name for name, value in (("--target", target), ("--margin", margin)) if value is not None]
     if kind and of_study:
         raise UsageError(f"{of_study[0]} is for studies, and {path} is a {kind}", "leave it out")
+    if kind != "run" and root is not None:
+        raise UsageError(f"--root is for runs, and {path} is a {kind or 'study'}", "leave it out")
     if kind == "cross-validation":
         report_crossval(reporter, path)
         return crossval.report_path

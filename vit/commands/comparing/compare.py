@@ -9,6 +9,7 @@ from vit.commands.cli.arguments import StrPath, in_points, new_file, with_interv
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, p_value, percent
 from vit.csv_files import new_output
+from vit.errors import UsageError
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
@@ -50,6 +51,8 @@ def compare(
     Example:
         vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000
     """
+    if root is not None and page is None:
+        raise UsageError("--root without --page, whose pictures it is for", "give --page FILE, or leave --root out")
     list_file = None if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
 

@@ -115,6 +115,8 @@ def evaluate(
     check_models(models, engine, device, unfinished)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
+    if include_seen and data is None and not others:
+        raise UsageError("--include_seen is for DATA: images of a run are all measured", "leave it out, or give DATA")
     wanted = None if output is None else Path(output).expanduser()
     is_cut_off = wanted is not None and (wanted / _LOCK).is_file()  # of an evaluation that did not end
     if wanted is not None and wanted.exists() and not is_cut_off and (not wanted.is_dir() or any(wanted.iterdir())):

@@ -39,6 +39,8 @@ from vit.ranges import Fraction
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
 
+ROWS = 50_000  # of a part
+
 
 def predict(
     model: ModelOrExport = "",
@@ -64,7 +66,7 @@ def predict(
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
     parts: StrPath | None = None,
-    rows_per_part: PositiveInt = 50_000,
+    rows_per_part: PositiveInt | None = None,
     merge: StrPath | None = None,
     unfinished: bool = False,
     **where: Annotated[Any, ExecutorOptions],
@@ -102,7 +104,7 @@ def predict(
         engine: what computes a checkpoint; auto: torch
         parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
             the same time, and a stopped one may run again: only missing parts are computed
-        rows_per_part: number of rows of a part
+        rows_per_part: number of rows of a part; null: 50,000
         merge: folder of --parts, in place of a model and images. Checks that every image has exactly one row, and
             writes all rows to --output, if it is given
         unfinished: whether a model whose training is not finished may be used, as it is
@@ -121,10 +123,12 @@ def predict(
     if others and parts is not None:
         raise UsageError(f"--parts takes one model, and {1 + len(others)} are given", "give one, or leave --parts out")
     if merge is not None:
+        of_rows = (probabilities, reject_below, target_accuracy, coverage, reject_novel)  # which the parts have already
+        if model or inputs or parts or gallery or sort_into or any(of_rows):
+            raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
+
         from vit.commands.predicting.predict_parts import merge_parts  # imports pyarrow
 
-        if model or inputs or parts or gallery or sort_into:
-            raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
         return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
     if not model or not inputs:
         needed = "IMAGES after its models" if others else "IMAGES" if model else "MODEL and IMAGES"
@@ -133,6 +137,8 @@ def predict(
     _check_where(on, parts is not None)
     if parts is None and is_launched() and os.environ["WORLD_SIZE"] != "1":
         raise UsageError("several processes of vit predict need --parts", "give --parts FOLDER, which all of them see")
+    if parts is None and rows_per_part is not None:
+        raise UsageError("--rows_per_part without --parts", "give --parts FOLDER, or leave it out")
     if parts is not None and (output is not None or gallery):
         raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
     rows_file, page = Path(), Path()
@@ -156,7 +162,7 @@ def predict(
     if parts is not None:
         from vit.commands.predicting.predict_parts import PartsJob, predict_in_parts  # imports pyarrow
 
-        job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part, batch_size, columns)
+        job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part or ROWS, batch_size, columns)
         return predict_in_parts(job, on, on_bad == "fail")
     listed = list_images(inputs, recursive, columns)
 

@@ -12,7 +12,7 @@ from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, listed_images, make_parser
 from vit.commands.training.resuming import further_recipe, recipe_for_all, recipe_of, unfinished_runs
 from vit.console import Reporter
-from vit.data.core.dataset_names import PHOTOGRAPHS, TORCHVISION
+from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.launch import is_launched
 from vit.models.catalog import check_image_size
@@ -172,7 +172,6 @@ def unused_options(names: Collection[str], recipe: Recipe, splits: Container[str
     untracked = "" if {"wandb", "mlflow"} & {*chosen_trackers(recipe)} else "without wandb or mlflow as a tracker"
     untaught = "without --teacher" * (recipe.distill.teacher is None)
     of_probe = filter(is_unused, names) if recipe.model.freeze == "backbone" else ()
-    of_torchvision = "because DATA is not a data set of torchvision" * (data.source not in TORCHVISION)
     of_data = [split for split in ("validation", "test") if data.fold is None and split in splits]
     without, own_loss = "without --data.train_images", "with --optim.loss, which takes its place"
     reasons = {
@@ -186,7 +185,6 @@ def unused_options(names: Collection[str], recipe: Recipe, splits: Container[str
         **{f"data.{split}": f"because DATA has {split} images" for split in of_data},
         "data.split_seed": "because DATA has all splits" * (len(of_data) == 2 and data.calibration == 0),
         "data.allow_empty": "because DATA is not a folder" * (not Path(data.source).expanduser().is_dir()),
-        **dict.fromkeys(("data.root", "data.download"), of_torchvision),
         **dict.fromkeys(SHARED, untracked),
         **dict.fromkeys(of_probe, "with --freeze backbone, which fits the last layer to features alone"),
     }

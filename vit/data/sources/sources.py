@@ -83,6 +83,8 @@ def open_source(
     else:
         _check(source, data)
     _add_notes(source)
+    if (root is not None or download) and (data == DIGITS or data not in KNOWN):
+        source.notes.append("root and download change nothing, because they are for data sets of torchvision")
     return source
 
 

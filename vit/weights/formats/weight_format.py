@@ -209,10 +209,7 @@ class ShownNetwork:
 
 
 def shown_network(weights: Weights, known: Options, given: Collection[str] = ()) -> ShownNetwork:
-    """The network that shapes show; `known` options stand above, and those that are `given` are of the user.
-
-    ValueError: no ViT. UndecidedError: give an option.
-    """
+    """The network that shapes show; `known` options stand above, some `given` by the user. ValueError: none fits."""
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
         if name not in weights:
             raise ValueError(f"there is no {name}")
@@ -245,10 +242,9 @@ def shown_network(weights: Weights, known: Options, given: Collection[str] = ())
     }
     guesses, image_size = dict[str, str](), _DEFAULT_SIZE
     if ("num_heads" in sizes or "num_heads" in given) and not shown["qk_norm"]:  # nothing states the other two, either
-        if "num_heads" in sizes:
-            guesses["num_heads"] = f"{sizes['num_heads']} heads, usual for a width of {D}"
+        heads = {"num_heads": f"{sizes['num_heads']} heads, usual for a width of {D}"} if "num_heads" in sizes else {}
         usual = {"activation": "gelu", "pool": "cls"}.items() & shown.items()  # others change names or shapes
-        guesses |= {name: f"{name} {value}" for name, value in sorted(usual) if name not in known}
+        guesses = heads | {name: f"{name} {value}" for name, value in sorted(usual) if name not in known}
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
         stated = known.get("prefix_positions")
