@@ -210,9 +210,12 @@ def ask(*arguments: object, drawn: bool = False, figures: bool = False) -> Answe
 
 
 @pytest.fixture(autouse=True)
-def own_launcher_variables() -> Iterator[None]:
-    """Lightning leaves LOCAL_RANK behind, by which a later training waits for processes that are never started."""
-    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+def own_variables() -> Iterator[None]:
+    """Lightning leaves LOCAL_RANK behind, by which a later training waits for processes that are never started.
+
+    A command leaves the code that its options name in VIT_OWN_CODE, too.
+    """
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "VIT_OWN_CODE")
     before = {name: os.environ[name] for name in names if name in os.environ}
     yield
     for name in names:

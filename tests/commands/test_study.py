@@ -328,6 +328,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
         (["--networks", "vit_nano_patch2_8,auto"], "auto is vit_nano_patch2_8 for these images"),
         (["--vary", "data.split_seed=0,1"], "different test images"),
         (["--vary", "optim.momentum=0.8,0.9"], "--optim.momentum changes nothing with muon; leave it out"),
+        (["--networks", "vit_nano_patch2_8", "--pairs", "2"], "--pairs 2 is for networks that the study chooses"),
         (["--set", "tracker_media=true"], "tracker_media in a study, whose cells send numbers alone"),
         (["--vary", "data.test=0.2,0.3"], "different test images"),
         (["--vary", "data.validation=0.2,0.3"], "have different "),

@@ -113,6 +113,8 @@ def test_no_value_of_a_network_or_an_option_is_replaced_by_another(words):
     options = replace(read_words(["digits", *words.split()]), networks={"A": "digits --lr=0.01 --data.groups=a"})
     with pytest.raises(UsageError, match=r"--networks A: (optim\.lr=0\.01|data\.groups=a) with .*; leave one out"):
         check_overridden(options)
+    with pytest.raises(UsageError, match=r"--networks A: init_from=a with --init_from b; leave one out"):
+        series_of(replace(options, networks={"A": "digits --init_from=a"}, init_from=["b"]))
     check_overridden(replace(options, set={"optim.lr": "1e-2"}, vary={}, tune={"optim.lr": ["x2"]}, data={}))
 
 

@@ -209,6 +209,9 @@ def _checked(options: StudyOptions) -> StudyOptions:
     if options.init_from and options.init == "random":
         raise UsageError("--init random with --init_from, which names weights", "leave one out")
     options = replace(options, vary=_dotted(options.vary), tune=_dotted(options.tune), set=_dotted(options.set))
+    if options.pairs == 2 and (options.init_from or not options.compares_both or not options.is_open):
+        fix = "leave it out, or leave out --networks, --init_from and options of networks"
+        raise UsageError("--pairs 2 is for networks that the study chooses", fix)
     known = make_recipe_parser()
     for name in (*options.set, *options.vary, *options.tune, *(f"data.{key}" for key in options.data)):
         if known.find(name) is None:

@@ -92,7 +92,10 @@ def networks_of(options: StudyOptions) -> dict[str, list[str]]:
     if files and len(files) != len(networks):
         problem = f"{len(files):,} files of --init_from for {len(networks)} networks ({', '.join(networks)})"
         raise UsageError(problem, "give one for each network, in their order")
-    for options_of_network, file in zip(networks.values(), files, strict=False):
+    for (label, options_of_network), file in zip(networks.items(), files, strict=False):
+        own = read_words(options_of_network).layers.options.get("model.init_from", file)
+        if own != file:
+            raise UsageError(f"--networks {label}: init_from={own} with --init_from {file}", "leave one out")
         options_of_network.append(f"--model.init_from={file}")
     if not networks:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")

@@ -12,7 +12,7 @@ from vit.commands.cli.arguments import StrPath, shell_command, without
 from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all, recipe_of
 from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
-from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words, unused_options
 from vit.commands.training.train_plan import augment_text, length_facts, network_text, start_facts, warn_of_space
 from vit.commands.training.train_progress import TrainProgress, troubles
 from vit.console import Reporter, count_of, duration, percent
@@ -107,13 +107,13 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")
-    _, world_size = device_and_world_size(recipe.trainer)
+    reporter.notice("; ".join(unused_options(options.layers.options, recipe, ()).values()))
     images = pretraining_images(recipe.data, recipe.seed)
     if options.dry_run:
         plan = make_pretrain_plan(recipe, only_used(images))
         _show_plan(reporter, plan, "none: a dry run learns nothing")
         return None
-    rendezvous = rendezvous or Rendezvous(world_size)
+    rendezvous = rendezvous or Rendezvous(device_and_world_size(recipe.trainer)[1])
     images, contents = _without_copies(images, recipe, rendezvous, reporter)
     plan = make_pretrain_plan(recipe, images)
     resumed = options.run
