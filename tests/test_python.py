@@ -144,6 +144,7 @@ def test_wrong_values_are_refused_as_by_the_command(here):
         (lambda: vit.evaluate("run", splt="test"), "vit evaluate has no option splt; did you mean 'split'"),
         (lambda: vit.compare("run", "run-2"), r"vit\.compare: too many positional arguments; give runs, and options"),
         (lambda: vit.predict("run", Image.new("L", (8, 8))), r"images is an array .*; vit\.load\(RUN\)\.predict takes"),
+        (lambda: vit.create_network("vit_nano_patch2_8", 3, in_chans=0), "in_chans is 0; give a number >=1"),
         (lambda: answer_rule(None, ("a", "b"), target_accuracy=99), "target_accuracy is 99; give a number >0 and <1"),
     ):
         with pytest.raises(UsageError, match=words):
@@ -165,7 +166,7 @@ def test_a_notebook_sees_what_there_is(tmp_path, colors, capfd):
     assert capfd.readouterr().out == ""
     predictor = vit.load(run)
     assert repr(predictor).startswith("<Predictor of 3 classes (blue, green, red), 8 x 8 pixels, cpu, ")
-    assert predictor.network.num_classes == 3
+    assert predictor.network.num_classes == 3 and vit.create_network("resnet10_small", 2, in_chans=4).in_chans == 4
     assert inspect.signature(vit.predict).parameters["quiet"].default is False
     with pytest.raises(UsageError, match="has not finished"):
         type(run)(tmp_path / "nothing").result  # noqa: B018

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from vit.errors import UsageError, explained
 from vit.models.catalog import Options, Value, entry
+from vit.options import read_value
 from vit.own_code import is_path, running
+from vit.ranges import ChannelCount
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
@@ -133,7 +135,8 @@ def create_network(
         >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
         torch.Size([1, 10])
     """
-    spec = replace(NetworkSpec.named(name, num_classes, options), in_chans=in_chans)
+    channels: int = read_value(ChannelCount, in_chans, "in_chans")
+    spec = replace(NetworkSpec.named(name, num_classes, options), in_chans=channels)
     return spec.build(image_size or spec.default_image_size)
 
 
