@@ -111,7 +111,7 @@ def read_value(kind: Any, value: object, name: str) -> Any:
     if value is None and NoneType not in union_members(kind):
         raise UsageError(f"{name} is None", "give a value, or leave it out")
     is_array = hasattr(value, "__array_interface__") or hasattr(value, "__array__")  # PIL's images, NumPy's, torch's
-    if is_array and str in union_members(kind) and getattr(value, "shape", None) != ():
+    if is_array and {str} <= {*union_members(kind)} <= {str, NoneType} and getattr(value, "shape", None) != ():
         raise UsageError(f"{name} is an array in memory", "give files; vit.load(RUN).predict takes images in memory")
     return _read(kind, os.fspath(value) if isinstance(value, os.PathLike) else value, None, name)
 

@@ -116,7 +116,7 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
         except Stop as stop:
             raise stopped(stop) from stop
         except DivergedError as error:
-            own = own_code(plan.recipe)
+            own = [path for path in own_code(plan.recipe) if path != plan.recipe.optim.metric]
             fix = f"check {' and '.join(own)}, or {error.fix}" if own else error.fix
             if run.last_path.is_file():
                 fix += f"; {run.last_path} holds the last good weights (--init_from starts from them)"

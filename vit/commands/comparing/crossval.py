@@ -33,9 +33,7 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = (  # and those of a teacher
-    "resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE, *SHARED
-)  # fmt: skip
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE, *SHARED)  # and a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 

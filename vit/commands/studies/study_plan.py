@@ -38,6 +38,7 @@ from vit.errors import UsageError
 from vit.launch import forget_launcher
 from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.values import as_trained
 
 if TYPE_CHECKING:
     from vit.data.checks.contents import Contents
@@ -189,7 +190,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.running.run_images import seen_before
 
     model = replace(first.model, init_head="random", freeze="none", lora=None)  # needs no other files
-    alone = without_cell_files(replace(first, distill=DistillConfig(), model=model))
+    alone = without_cell_files(replace(as_trained(first), distill=DistillConfig(), model=model))
     opened = open_inputs(alone, listed)
     if listed is not None:
         for model in (one.model for one in _recipes(series) if one.model.init_from is None):
