@@ -305,10 +305,10 @@ def run_python(block):
         options |= {"network": "resnet10_small"} if "network" in options else {}
         return train(data, **options)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, Image.open("photo.jpg") as picture:
         patch.setattr(vit, "train", briefly)
         text = block.text.replace("target_accuracy=0.99", "target_accuracy=0.3")
-        exec(compile(text, block.place, "exec"), {"picture": Image.open("photo.jpg")})
+        exec(compile(text, block.place, "exec"), {"picture": picture})
 
 
 def report(command):
