@@ -173,9 +173,8 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         words += "; a last layer for new classes is fitted first, by a linear probe"
     if plan.kept_rows:
         words += f"; {plan.kept_rows}"
-    if model.freeze == "batch_stats":
-        unused = "; --freeze batch_stats changes nothing, as there is no batch norm"
-        words += "; batch norms keep their mean and variance" if has_batch_norm(empty) else unused
+    if model.freeze == "batch_stats" and has_batch_norm(empty):
+        words += "; batch norms keep their mean and variance"
     return [("start", words), *_unfinished(Path(weights))]
 
 
