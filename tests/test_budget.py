@@ -15,7 +15,7 @@ LIMITS = {
     "lines of Python in tests/": 52_297,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
-    "words in docs/": 60_160,
+    "words in docs/": 60_200,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
     "megabytes of evidence/": 20,
