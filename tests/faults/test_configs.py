@@ -225,3 +225,6 @@ def test_a_run_made_with_relative_paths_is_found_from_anywhere(vit, draw_classes
     assert kept["model"]["init_from"] == str(run)
     vit("predict", start, "~/my photos/set/dark", "--output", "~/rows.csv").ok()
     assert (tmp_path / "rows.csv").is_file() and not list((tmp_path / "elsewhere").iterdir())
+    monkeypatch.chdir(tmp_path)
+    shown = f"start      weights of {run.relative_to(tmp_path)}"  # a notebook showed the folder that it was made in
+    vit("train", "my photos/set", *TINY, "--init_from", run, "--dry_run").ok(shown)

@@ -1,5 +1,6 @@
 """The plan of a training on the terminal: data, network, start, length, device, and where results go"""
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -168,7 +169,8 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     from vit.training.network.initial_network import fits_head
 
     empty = plan.spec.build_empty(plan.preprocess.image_size)
-    words = f"weights of {weights}" + f", {why}" * bool(why) + f"; LoRA of rank {model.lora}" * bool(model.lora)
+    shown = weights.removeprefix(f"{Path.cwd()}{os.sep}")
+    words = f"weights of {shown}" + f", {why}" * bool(why) + f"; LoRA of rank {model.lora}" * bool(model.lora)
     if plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None:
         words += "; a last layer for new classes is fitted first, by a linear probe"
     if plan.kept_rows:
