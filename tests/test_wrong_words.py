@@ -109,6 +109,7 @@ def test_names_are_those_of_what_they_name():
         ("resnet18_cifa", "did you mean 'resnet18_cifar'?"),
         ("convnext_tny", "did you mean 'convnext_tiny'?"),
         ("resnet50x", "did you mean 'resnet50'?"),
+        ("timm:tf_efficientnet_lite0.in1k", "did you mean 'tf_efficientnet_lite0'?"),
     ],
 )
 def test_names_of_ours_are_suggested_first(name, words):

@@ -161,7 +161,7 @@ def check_image_size(network: Mapping[str, object], image_size: int | None) -> N
 
 def suggestion(name: str, own: Iterable[str] = CATALOG) -> str:
     """'did you mean X?' with our names that begin like this or are similar, else with the nearest name of timm."""
-    own = list(own)
+    own, name = list(own), name.removeprefix("timm:").partition(".")[0]  # as weights are named
     completions = [known for known in own if known.startswith(name)] if len(name) > 2 else []
     beginnings = {known[: len(name) + more]: None for known in own for more in (0, 1)}
     similar_beginnings = get_close_matches(name, beginnings, n=1, cutoff=_SIMILAR_BEGINNING) if len(name) > 2 else []
