@@ -163,7 +163,7 @@ class Parser(CommandOptions):
             problem = f"vit {self.command} cannot use the word {word!r}"
             if data is not None and data.name in values:
                 problem = f"DATA is given twice: {values[data.name]!r} and {word!r}"
-            raise UsageError(problem, "quote a path with spaces, and separate the values of an option by commas")
+            raise UsageError(problem, "quote a path with spaces; further values follow a comma, or the option again")
         _store(values, waiting[0] if waiting[0].takes_several else waiting.popleft(), "", word)
 
 
