@@ -16,6 +16,7 @@ from vit.study.findings import (
     Gain,
     Interval,
     MarginOfError,
+    Metric,
     Point,
     Series,
 )
@@ -143,8 +144,7 @@ def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np
         ours, theirs = errors[first][place], errors[second][place]
         gap, logs = around(ours - theirs), around(np.log(ours / theirs))
         ends = [None if end is None else float(np.exp(end)) for end in (logs.low, logs.high)]
-        clear = gap.low is not None and gap.low * gap.high > 0
-        p = 0.0004 if clear else 0.31
+        p = 0.0004 if gap.low is not None and gap.low * gap.high > 0 else 0.31
         ratio = Interval(float(np.exp(logs.value)), *ends)
         reach = None if gap.high is None else MarginOfError(gap.high - gap.value, 0.005, 0.004)
         found.append(Difference(n, list(range(len(ours))), gap, ratio, p, min(1.0, 3 * p), reach))
@@ -155,7 +155,7 @@ def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np
         second,
         found,
         "crossing" if crosses else "not resolved",
-        Interval(1234.0, 890.0, None) if crosses else None,
+        Metric(1234.0, sizes[0], sizes[-1]) if crosses else None,
         Interval(-0.3, -0.4, -0.2),
         0.001,
         words,

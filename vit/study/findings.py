@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from vit.inference.scores.image_groups import count_text
 from vit.inference.scores.intervals import Interval as Interval
+from vit.inference.scores.intervals import Metric as Metric
 
 Group = tuple[str, int, int]  # a series at one number of images, with one seed
 _KEYS = ("series", "images", "seed", "choice", "folder")  # of an entry of study.json
@@ -216,7 +217,7 @@ class Comparison:
     differences: list[Difference]
     verdict: Outcome  # outcome inside the measured range
     # number of images at which both series are equally good, where the verdict is "crossing"; both ends are sizes
-    crossing: Interval | None
+    crossing: Metric | None
     slope: Interval | None  # change of log(error ratio) for ten times the images
     slope_p: float  # p value that the slope is zero, corrected with all tests of the study, or 1 without a test
     words: str = ""  # the comparison in one or two sentences, with the test of the slope

@@ -162,10 +162,10 @@ def _curve(
 
 
 def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[int], named: bool) -> None:
-    """Mark where two series are equally good. In place of an open end stands the end of the measured sizes."""
+    """Mark where two series are equally good."""
     crossing = comparison.crossing
     assert crossing is not None
-    axes.axvspan(crossing.low or sizes[0], crossing.high or sizes[-1], color="gray", alpha=0.15, linewidth=0, zorder=0)
+    axes.axvspan(crossing.low, crossing.high, color="gray", alpha=0.15, linewidth=0, zorder=0)
     axes.axvline(crossing.value, color="0.35", linewidth=0.9, linestyle="-.")
     rightwards = crossing.value < np.sqrt(sizes[0] * sizes[-1])
     pair = f"{plain(comparison.first)} and {plain(comparison.second)}\n" if named else ""

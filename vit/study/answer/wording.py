@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from vit.console import percent
-from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, Interval, JsonValue, Protocol
+from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, Interval, JsonValue, Metric, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
@@ -190,18 +190,17 @@ def outcome(comparison: Comparison) -> str:
     return "; ".join(parts) + "." + ending
 
 
-def _crossing(comparison: Comparison, crossing: Interval) -> str:
+def _crossing(comparison: Comparison, crossing: Metric) -> str:
     measured = comparison.differences
     significant = [one for one in measured if one.is_significant]
     low, high = significant[0].num_images, significant[-1].num_images
     names = (comparison.first, comparison.second)
     below, above = names if significant[0].side < 0 else names[::-1]
     outer = [one.num_images for one in measured if one.is_tested and not low <= one.num_images <= high]
-    bounds = [two_digits(crossing.low or measured[0].num_images), two_digits(crossing.high or measured[-1].num_images)]
     between = f"; with {listed(outer)} images they cannot be told apart" if outer else ""
     return (
-        f"Below about {two_digits(crossing.value)} images (95 % interval {bounds[0]} to {bounds[1]}) {below} is better,"
-        f" above it {above}{between}."
+        f"Below about {two_digits(crossing.value)} images (95 % interval {two_digits(crossing.low)} to"
+        f" {two_digits(crossing.high)}) {below} is better, above it {above}{between}."
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vit.inference.scores.intervals import holm
-from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, Metric, Outcome
 from vit.study.statistics.paired import Pair, counted, differences, pairs
 from vit.study.statistics.variance_components import Answers, Floats, spread_of
 
@@ -70,7 +70,7 @@ def _outcome(measured: list[Difference]) -> Outcome:
     return "crossing" if changes == 1 else "not resolved"
 
 
-def _crossing(measured: list[Difference]) -> Interval | None:
+def _crossing(measured: list[Difference]) -> Metric | None:
     """Number of images at which the log ratio of the errors, interpolated linearly in log n, changes its sign.
 
     The ends of the 95 % interval are measured sizes: the last at which the one series is still ahead at 2.5 %, and the
@@ -87,7 +87,7 @@ def _crossing(measured: list[Difference]) -> Interval | None:
     before = itertools.takewhile(lambda one: one.p < ALPHA and one.side == side, inside)
     behind = itertools.takewhile(lambda one: one.p < ALPHA and one.side != side, reversed(inside))
     low, high = ([one.num_images for one in ahead][-1] for ahead in (before, behind))
-    return Interval(float(np.exp(value)), float(low), float(high))
+    return Metric(float(np.exp(value)), float(low), float(high))
 
 
 def _descent(logs: Floats, means: Floats) -> float | None:
