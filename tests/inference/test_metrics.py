@@ -121,10 +121,10 @@ def test_guesses_are_those_of_the_classes_that_have_images():
     """One class for all images is right for half of two classes, and was compared with one of four."""
     one_class = np.eye(4, dtype=np.float32)[np.zeros(200, dtype=int)]
     some = ScoredImages(tuple(map(str, range(200))), np.arange(200) % 2, one_class)
-    (warning,) = measure(some, ("w", "x", "y", "z")).guessing
+    (warning,) = measure(some, ("w", "x", "y", "z")).warnings
     assert "is 50.00 %" in warning and "that of guesses 50.00 %" in warning
     swapped = ScoredImages(some.paths, np.arange(200) % 3, np.eye(3, dtype=np.float32)[-np.arange(200) % 3])
-    assert "images of y are taken for z, and the reverse" in measure(swapped, ("x", "y", "z")).guessing[-1]
+    assert "images of y are taken for z, and the reverse" in measure(swapped, ("x", "y", "z")).warnings[-1]
 
 
 def test_measure_says_everything_in_plain_values():

@@ -56,9 +56,9 @@ def test_guesses_have_the_mean_precision_of_all_orders():
 
 def test_probabilities_that_know_nothing_of_the_labels_are_like_guessing():
     scored = scored_labels()
-    assert measure_labels(scored, THRESHOLDS, NAMES).guessing == []
+    assert measure_labels(scored, THRESHOLDS, NAMES).warnings == []
     unrelated = np.random.default_rng(1).permutation(scored.probabilities)
-    (warning,) = measure_labels(ScoredLabels(scored.paths, scored.labels, unrelated), THRESHOLDS, NAMES).guessing
+    (warning,) = measure_labels(ScoredLabels(scored.paths, scored.labels, unrelated), THRESHOLDS, NAMES).warnings
     assert "not shown to be better than guessing: the mAP is" in warning
 
 

@@ -195,7 +195,7 @@ def evaluate(
     reporter.line(f"page in {files.report_path}")
     more = " --unfinished" * bool(evaluation.unfinished)
     following = f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}"
-    if measurement.guessing:
+    if measurement.warnings:
         given = {"root": root, "groups": groups, **columns.by_option}
         options = recipe.data.places if data is None and recipe is not None else given
         following = shell_command("vit", "data", "check", data_name, options=options)

@@ -106,7 +106,7 @@ def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMe
     """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
     reporter.line(f"{measurement.describe_images()}; 95 % intervals")
     reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
-    for sentence in measurement.guessing:
+    for sentence in measurement.warnings:
         reporter.line(f"WARNING: {sentence}")
     if isinstance(measurement, Measurement) and measurement.levels:
         reporter.line("\naccuracy by level of the class names")

@@ -151,7 +151,7 @@ class Measurement:
     levels: Sequence[LevelAccuracy] = ()  # levels above the classes, the deepest first
 
     @property
-    def guessing(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Warnings: the balanced accuracy may be that of guesses; nearly all images of two classes change places."""
         counts = np.empty((0, 0)) if self.confusion is None else self.confusion
         is_most = (counts >= _NEARLY_ALL * counts.sum(axis=1, keepdims=True)) & (counts >= _FEWEST)

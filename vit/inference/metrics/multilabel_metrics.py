@@ -100,7 +100,7 @@ class MultilabelMeasurement:
     answers = None  # thresholds and sets are of classes that exclude each other
 
     @property
-    def guessing(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """A warning where the mAP is not shown to exceed that of random orders of the images."""
         found, guessed = self.metrics.map, self.metrics.map_of_guesses
         return like_guessing(found, guessed.value, "mAP") if found and guessed else []

@@ -108,7 +108,7 @@ def evaluation_content(
     title = f"{images.network} on {images.data}"
     lines = run_common.result_lines(title, accuracy, content["num_right"], measured, content["confusions"].cells)
     lines += [f"Warning: {images.seen.warning}"] if images.seen.warning else []
-    lines += [f"Warning: {sentence}" for sentence in measurement.guessing]
+    lines += [f"Warning: {sentence}" for sentence in measurement.warnings]
     weak_text = images.weak.describe() if images.weak else ""
     return {
         **content,
