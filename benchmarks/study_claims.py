@@ -210,7 +210,7 @@ def gap_found(world: World, count: int, error: float = 0.1) -> float:
 def correlation_of_errors(world: World, error: float = 0.1) -> float:
     """Of two seeds' errors over the test images, in a world of this agreement."""
     (answers,) = studies(World(10, 10_000, (1000,), world.agreement, world.common, world.scatter), [lambda _: error], 1)
-    return MeanSquares.of(np.stack(list(answers["A"][1000].values()))[None].astype(np.float64)).correlation()
+    return MeanSquares.of(np.stack(list(answers["A"][1000].values())).astype(np.float64)).correlation()
 
 
 def _holds(interval: Interval, truth: float) -> bool:

@@ -78,7 +78,7 @@ class World:
 
 def crossed(gaps: Floats) -> float:
     """Half the interval of `vit study`, where all seeds share their test images."""
-    return float(MeanSquares.of(gaps[None]).spread().at_least(1 / gaps.shape[1]).reach())
+    return MeanSquares.of(gaps).spread().at_least(1 / gaps.shape[1]).reach()
 
 
 def nadeau_bengio(gaps: Floats) -> float:

@@ -122,7 +122,7 @@ def _point(
         seeds=seeds,
         errors=[float(row.mean()) for row in table],
         mean=mean,
-        seed_correlation=MeanSquares.of(table[None]).correlation() if has_correlation else None,
+        seed_correlation=MeanSquares.of(table).correlation() if has_correlation else None,
         seconds=sum(cell.seconds for cell in cells) / len(cells),
         images_per_second=sum(cell.images_per_second for cell in cells) / len(cells),
     )

@@ -109,8 +109,8 @@ def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
     value = float(weights @ np.array([one.log_ratio for one in whole]))
     if len(seeds) < 2:
         return Interval(value, None, None), None
-    least = np.sqrt(weights**2 @ np.square([one.least_log_error for one in whole]))
+    least = float(np.sqrt(weights**2 @ np.square([one.least_log_error for one in whole])))
     values = np.tensordot(weights, np.stack([one.log_ratios() for one in whole]), axes=1)  # (k, T)
     spread = spread_of(values, whole[0].has_folds).at_least(least)
-    reach = float(spread.reach())
-    return Interval(value, value - reach, value + reach), float(spread.p_value(value, whole[0].groups))
+    reach = spread.reach()
+    return Interval(value, value - reach, value + reach), spread.p_value(value, whole[0].groups)

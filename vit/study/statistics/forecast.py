@@ -84,7 +84,7 @@ def _by_images(table: Floats) -> float:
     """Standard error of the mean of a table (k, T) that other test images cause; all of their scatter with one seed."""
     if len(table) < 2:
         return float((table.var() / table.shape[1]) ** 0.5)
-    return float(MeanSquares.of(table[None]).spread().by_images) ** 0.5
+    return MeanSquares.of(table).spread().by_images ** 0.5
 
 
 def _covariance(one: Floats, other: Floats) -> Floats:

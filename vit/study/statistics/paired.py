@@ -77,9 +77,9 @@ class Pair:
         Few images that differ have no normal mean. Where all seeds agree on them, the end away from 0 is Wilson's;
         else Wilson's shift counts as much as the images' effects are skewed.
         """
-        gaps, reach = self.gaps(), float(spread.reach())
+        gaps, reach = self.gaps(), spread.reach()
         of_images, agree = gaps.mean(axis=0), not np.ptp(gaps, axis=0).any()
-        gap, variance = float(of_images.mean()), float(spread.by_seeds + spread.by_images)
+        gap, variance = float(of_images.mean()), spread.by_seeds + spread.by_images
         skewness = float(np.sign(gap) * np.mean((of_images - gap) ** 3)) / (times * of_images.size * variance)
         few = max(agree, min(skewness, 1.0)) * NORMAL_QUANTILE**2 / (2 * times * self.num_units)
         far = max(reach, few + float(np.hypot(few, reach * gaps.any())))
@@ -144,11 +144,11 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     # zero. So the standard error is at least one image, or one group that agrees.
     spread = of_gap.at_least(1 / pair.num_units)
     low, high = pair.ends(spread)
-    log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
+    log_reach = min(of_log.at_least(pair.least_log_error).reach(), MOST_LOG_REACH)
     ratio = Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1)))
     larger = pair.ends(spread.with_twice_the_seeds()), pair.ends(spread.with_twice_the_images(), 2.0)
     margins = MarginOfError(*(min(max(gap - a, b - gap), 1.0) for a, b in ((low, high), *larger)))
-    p = float(spread.p_value(gap, pair.groups))
+    p = spread.p_value(gap, pair.groups)
     return Difference(pair.num_images, pair.seeds, Interval(gap, max(low, -1.0), min(high, 1.0)), ratio, p, p, margins)
 
 

@@ -41,11 +41,11 @@ Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of a mean over seeds and test images. Each part is an array of any one shape."""
+    """The variance of a mean over seeds and test images, in parts."""
 
-    by_seeds: Floats  # S / k + R / (k T), the part that the scatter of the seeds shows
-    by_images: Floats  # I / T, the part that the scatter of the seeds does not show
-    by_both: Floats  # R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
+    by_seeds: float  # S / k + R / (k T), the part that the scatter of the seeds shows
+    by_images: float  # I / T, the part that the scatter of the seeds does not show
+    by_both: float  # R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
     num_seeds: int  # k, two or more
     prior: float = 0  # degrees of freedom that other sizes add to the k - 1 of `by_seeds`
 
@@ -54,53 +54,50 @@ class Spread:
         """Degrees of freedom of `by_seeds`."""
         return self.num_seeds - 1 + self.prior
 
-    def moderated(self, pooled: npt.ArrayLike, prior: float) -> "Spread":
+    def moderated(self, pooled: float, prior: float) -> "Spread":
         """The same with a seeds' part in which an estimate from elsewhere has a share of `prior` degrees of freedom.
 
         Smyth 2004, "Linear models and empirical Bayes methods".
         """
-        shared = (prior * np.asarray(pooled) + (self.num_seeds - 1) * self.by_seeds) / (prior + self.num_seeds - 1)
-        return replace(self, by_seeds=np.asarray(shared), prior=prior)
+        shared = (prior * pooled + (self.num_seeds - 1) * self.by_seeds) / (prior + self.num_seeds - 1)
+        return replace(self, by_seeds=shared, prior=prior)
 
     @property
-    def _least_error(self) -> Floats:
+    def _least_error(self) -> float:
         """Standard error of the mean of seeds without an effect."""
-        return np.asarray(np.sqrt(self.by_both + self.by_images))
+        return (self.by_both + self.by_images) ** 0.5
 
-    def p_value(self, value: npt.ArrayLike, groups: float | None = None) -> Floats:
+    def p_value(self, value: float, groups: float | None = None) -> float:
         """Two-sided p value of a mean of `value` where the true mean is 0, at least Student's over `groups` of images.
 
         Errors are counts, so that few seeds agree by chance more often than Student's t allows. With two seeds of 300
         images this happened in 1 of 80 studies, whose p was as small as 1e-15. So p is at least that of seeds without
         an effect, whose variance is `by_both` and is known from all answers.
         """
-        away = np.abs(np.asarray(value, dtype=np.float64))
-        least = self._least_error
-        normal = 2 * ndtr(-np.divide(away, least, out=np.full_like(away + least, np.inf), where=least > 0))
-        p = np.maximum(self._by_scatter(away), normal).clip(max=1.0)
-        return np.asarray(p if groups is None else np.maximum(p, p_of_groups(away / self.reach(), groups)))
+        least, (weight, deviation) = self._least_error, self._mixture()
+        normal = 2 * float(ndtr(-abs(value) / least)) if least > 0 else 0.0
+        p = min(max(float(2 * ndtr(-abs(value) / deviation) @ weight), normal), 1.0)
+        return p if groups is None else max(p, float(p_of_groups(abs(value) / self.reach(), groups)))
 
-    def reach(self) -> Floats:
+    def reach(self) -> float:
         """Half the width of the 95 % interval."""
         quantile = float(stdtrit(self.freedom, 1 - ALPHA / 2))
-        reach = np.maximum(quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images))
-        (scale, weight), least = _nodes(self.freedom), NORMAL_QUANTILE * self._least_error
-        deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
+        reach = max(quantile * self.by_seeds**0.5, NORMAL_QUANTILE * self.by_images**0.5)
+        weight, deviation = self._mixture()
         for _ in range(6):  # Newton from below never goes too far, because the p value is convex
-            away = reach[..., None] / deviation
+            away = reach / deviation
             slope = np.exp(-away * away / 2) / deviation @ weight * (2 / np.pi) ** 0.5
-            reach = reach + (2 * ndtr(-away) @ weight - ALPHA) / slope
-        return np.asarray(np.maximum(reach, least))
+            reach = reach + float((2 * ndtr(-away) @ weight - ALPHA) / slope)
+        return max(reach, NORMAL_QUANTILE * self._least_error)
 
-    def _by_scatter(self, away: Floats) -> Floats:
-        """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
+    def _mixture(self) -> tuple[Floats, Floats]:
+        """Probabilities (n,) of standard errors (n,) of the mean, as far as the scatter of seeds and images tells."""
         scale, weight = _nodes(self.freedom)
-        deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
-        return np.asarray(2 * ndtr(-away[..., None] / deviation) @ weight)
+        return weight, np.sqrt(self.by_seeds * scale + self.by_images)
 
-    def at_least(self, error: npt.ArrayLike) -> "Spread":
+    def at_least(self, error: float) -> "Spread":
         """The same spread with a standard error of the images' part of at least `error`."""
-        return replace(self, by_images=np.maximum(self.by_images, np.square(error)))
+        return replace(self, by_images=max(self.by_images, error**2))
 
     def with_twice_the_seeds(self) -> "Spread":
         """The expected spread of a study with twice the seeds."""
@@ -108,51 +105,42 @@ class Spread:
 
     def with_twice_the_images(self) -> "Spread":
         """The expected spread with twice the test images: `by_seeds` loses a half of `by_both`, or of itself."""
-        less = np.minimum(self.by_seeds, self.by_both) / 2
+        less = min(self.by_seeds, self.by_both) / 2
         return replace(self, by_seeds=self.by_seeds - less, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
 
 @dataclass(frozen=True)
 class MeanSquares:
-    """Mean squares and mean products of M quantities that were measured on the same seeds and test images."""
+    """Mean squares of values that were measured on the same seeds and test images."""
 
-    seeds: Floats
-    images: Floats
-    interaction: Floats
+    seeds: float
+    images: float
+    interaction: float
     num_seeds: int
     num_images: int
 
     @classmethod
     def of(cls, values: Floats) -> "MeanSquares":
-        """Analysis of variance of values (M, k, T), with k and T of two or more."""
-        _, num_seeds, num_images = values.shape
-        centered = values - values.mean(axis=(1, 2), keepdims=True)
-        by_seed, by_image = centered.mean(axis=2), centered.mean(axis=1)
-        flat = centered.reshape(len(values), -1)
-        seed_products, image_products = num_images * by_seed @ by_seed.T, num_seeds * by_image @ by_image.T
-        rest = flat @ flat.T - seed_products - image_products
-        return cls(
-            seed_products / (num_seeds - 1),
-            image_products / (num_images - 1),
-            rest / ((num_seeds - 1) * (num_images - 1)),
-            num_seeds,
-            num_images,
-        )
+        """Analysis of variance of values (k, T), with k and T of two or more."""
+        num_seeds, num_images = values.shape
+        centered = values - values.mean()
+        by_seed, by_image = centered.mean(axis=1), centered.mean(axis=0)
+        seeds, images = num_images * float(by_seed @ by_seed), num_seeds * float(by_image @ by_image)
+        rest = max(float(np.vdot(centered, centered)) - seeds - images, 0.0)
+        freedom_of_seeds, freedom_of_images = num_seeds - 1, num_images - 1
+        interaction = rest / (freedom_of_seeds * freedom_of_images)
+        return cls(seeds / freedom_of_seeds, images / freedom_of_images, interaction, num_seeds, num_images)
 
-    def spread(self, weights: npt.ArrayLike = (1.0,)) -> Spread:
-        """Spread of the mean of the weighted sum of the quantities, with `weights` (..., M)."""
-        factor = np.asarray(weights, dtype=np.float64)
-        seeds, images, both = (
-            np.maximum(np.einsum("...m,mn,...n->...", factor, products, factor), 0) / (self.num_seeds * self.num_images)
-            for products in (self.seeds, self.images, self.interaction)
-        )
-        return Spread(seeds, np.maximum(images - both, 0), both, self.num_seeds)
+    def spread(self) -> Spread:
+        """Spread of the mean of the values."""
+        count = self.num_seeds * self.num_images
+        by_images = max(self.images - self.interaction, 0.0) / count
+        return Spread(self.seeds / count, by_images, self.interaction / count, self.num_seeds)
 
     def correlation(self) -> float:
-        """Correlation of two seeds' values of the first quantity over the test images, or 0 where all images agree."""
-        images = max(float(self.images[0, 0] - self.interaction[0, 0]), 0.0) / self.num_seeds
-        both = max(float(self.interaction[0, 0]), 0.0)
-        return images / (images + both) if images + both else 0.0
+        """Correlation of two seeds' values over the test images, or 0 where all images agree."""
+        images = max(self.images - self.interaction, 0.0) / self.num_seeds
+        return images / (images + self.interaction) if images + self.interaction else 0.0
 
 
 def spread_of(values: Floats, has_folds: bool = False) -> Spread:
@@ -161,13 +149,12 @@ def spread_of(values: Floats, has_folds: bool = False) -> Spread:
     Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
     is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
     """
-    spread = MeanSquares.of(values[None]).spread()
+    spread = MeanSquares.of(values).spread()
     if not has_folds:
         return spread
-    least = values.var(axis=1, ddof=1).mean() / values.size
+    least = float(values.var(axis=1, ddof=1).mean()) / values.size
     shared = spread.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
-    nothing = np.zeros_like(spread.by_images)
-    return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
+    return replace(shared, by_seeds=max(shared.by_seeds, least), by_images=0.0, by_both=least)
 
 
 def with_shared_scatter(
@@ -181,11 +168,11 @@ def with_shared_scatter(
     if units.min() == 0:
         return list(spreads)
     seeds = np.array([one.num_seeds for one in spreads])
-    variances = seeds * np.array([float(one.by_seeds) for one in spreads]) / units
+    variances = seeds * np.array([one.by_seeds for one in spreads]) / units
     # the scatter may grow with the size, so the largest sizes decide where they scatter more than all together
     pooled = max(float(np.average(variances[-n:], weights=seeds[-n:] - 1)) for n in (num_largest, len(spreads)))
-    expected = pooled * units / seeds
-    return [one.moderated(np.maximum(more, one.by_seeds), prior) for one, more in zip(spreads, expected, strict=True)]
+    expected = (pooled * units / seeds).tolist()
+    return [one.moderated(max(more, one.by_seeds), prior) for one, more in zip(spreads, expected, strict=True)]
 
 
 def p_of_groups(widths: npt.ArrayLike, num_groups: float) -> Floats:
@@ -210,8 +197,8 @@ def mean_error(
     # Two seeds with equally many errors on other images would have a variance of zero. No answers are better known than
     # answers that are all independent.
     least = share * (1 - share) / wrong.size
-    shown = float(spread.by_seeds + spread.by_images)
-    reach = max(float(spread.reach()) if shown > 0 else 0.0, NORMAL_QUANTILE * least**0.5)
+    shown = spread.by_seeds + spread.by_images
+    reach = max(spread.reach() if shown > 0 else 0.0, NORMAL_QUANTILE * least**0.5)
     variance = max(shown, least)
     if variance > 0:
         return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
