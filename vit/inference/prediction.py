@@ -12,7 +12,7 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
-from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
+from vit.data.core.image_bytes import Failure, ImageError, ImageReader, content_hash, read_bytes
 from vit.data.core.image_header import MAX_PIXELS, holds_frames, num_pixels
 from vit.data.loading.threads import PixelBudget, available_cores, decode_threads
 from vit.data.pixels.decode import decode_image
@@ -30,7 +30,7 @@ CORE_PIXELS = 16 * 224 * 224  # of the images that one core computes at once: ac
 decoding = PixelBudget(4 * MAX_PIXELS)  # of all threads that predict: at most 4.4 GB, on any number of cores
 
 Image = str | os.PathLike[str] | InMemory
-Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
+Status = Literal["ok", "unsure", "novel"] | Failure
 
 
 # A frame of a PIL image of several, read when it was given: the image may show another one when its turn comes. It is
@@ -127,11 +127,6 @@ def read_hashed(
         return path, digest, _decoded(data, path, preprocess)
     except ImageError as error:
         return path, digest, error
-
-
-def status_of(error: ImageError) -> Status:
-    """The status of an image that could not be read."""
-    return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
 
 
 def rows_of(

@@ -24,7 +24,7 @@ from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, OpenVinoEngine, convert, read
 from vit.inference.files import ListedImages, list_images
-from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
+from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of
 from vit.inference.scores.scored_images import above
 from vit.options import read_value
 from vit.tasks.task import task_with
@@ -165,7 +165,7 @@ class Predictor:
                 probabilities = probabilities_of(logits, engine.temperature, engine.rules)
             answers = self._answers([path for path, _ in read], inputs, probabilities, features, top_k)
         return (
-            Prediction(path, status_of(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
+            Prediction(path, image.kind, error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
         )
 

@@ -6,7 +6,7 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +18,21 @@ MAX_BYTES = 512 * 2**20
 HASH_BYTES = 16  # of a content hash
 PAUSES = (0.1, 0.5, 2.0)  # seconds before a file is read again
 
+Failure = Literal["unreadable", "not_image", "too_large"]
+
 _OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # flags that this platform has
 
 
 class ImageError(Exception):
     """An image that cannot be read."""
 
-    def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: Failure, reason: str) -> None:
         super().__init__(f"{os.fspath(path)}: {reason}")
         self.path = os.fspath(path)  # of the file, or a name
-        self.kind = kind  # "unreadable", "not_image" or "too_large"
+        self.kind = kind
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type["ImageError"], tuple[str, Failure, str]]:
         return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
 
 

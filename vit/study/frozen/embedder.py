@@ -16,7 +16,7 @@ from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
-from vit.inference.prediction import read_hashed, rows_of, status_of
+from vit.inference.prediction import read_hashed, rows_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
@@ -62,7 +62,7 @@ class Embedder:
         if images:
             vectors = iter(self.engine.logits_and_features(torch.stack(images))[1].cpu().numpy())
         return [
-            Embedding(path, status_of(image), None, content_hash, image.reason)
+            Embedding(path, image.kind, None, content_hash, image.reason)
             if isinstance(image, ImageError)
             else Embedding(path, "ok", next(vectors), content_hash)
             for path, content_hash, image in part
