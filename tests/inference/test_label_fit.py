@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from tests.many_labels import scored_labels
+from vit.checkpoints.label_rules import NEVER
 from vit.inference.answers.calibration import FEWEST, fit_label_temperatures, fit_label_thresholds
 from vit.inference.scores.scored_images import above
 
@@ -24,7 +25,7 @@ def test_a_label_with_few_images_of_either_value_keeps_1():
     found = fit_label_temperatures(labels, scored.probabilities)
     assert found.fitted[0] is None and found.values[0] == 1.0 and found.values[1] > 1.5
     value = f"{found.values[1]:.3f}"
-    assert f"1 of 2 labels are fitted ({value} to {value}), the others stay 1" in found.describe(("a", "b"))
+    assert f"1 of 2 labels are fitted ({value} to {value}), the others stay 1" in found.describe()
 
 
 def test_no_other_threshold_has_a_higher_f1():
@@ -48,7 +49,7 @@ def test_a_precision_is_reached_with_the_highest_recall_or_said_to_be_out_of_rea
     reached = [other for other in np.unique(p) if precision_score(present, p >= other) >= 0.9]
     assert precision_score(present, p >= found.values[2]) >= 0.9
     assert recall_score(present, p >= found.values[2]) == max(recall_score(present, p >= other) for other in reached)
-    assert found.unreachable == (0,) and not above(np.ones((1, 3), dtype=np.float32), found.values)[0, 0]
+    assert found.values[0] == NEVER and not above(np.ones((1, 3), dtype=np.float32), found.values)[0, 0]
     assert "reaches this precision, so no image gets a" in " ".join(found.describe(("a", "b", "c")))
 
 

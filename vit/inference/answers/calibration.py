@@ -112,9 +112,9 @@ class LabelTemperatures:
         """(K,) numbers that divide the logits: the fitted ones where they are clear, else 1."""
         return tuple(1.0 if one is None else one.value for one in self.fitted)
 
-    def describe(self, label_names: Sequence[str]) -> str:
+    def describe(self) -> str:
         """The values and their origin, for people."""
-        count, values = len(label_names), [one.fitted for one in self.fitted if one is not None and one.is_clear]
+        count, values = len(self.fitted), [one.fitted for one in self.fitted if one is not None and one.is_clear]
         if not values:
             return f"of all {count:,} labels stay 1: the images do not tell them from 1"
         text = f"of {len(values):,} of {count:,} labels are fitted ({min(values):.3f} to {max(values):.3f})"
@@ -146,17 +146,15 @@ def _fit(labels: LabelRows, logits: PerLabel, split: str, groups: Labels | None)
 class LabelThresholds:
     """A threshold for each label. An image gets a label from this probability on."""
 
-    values: tuple[float, ...]  # (K,) thresholds
+    values: tuple[float, ...]  # (K,) thresholds; `NEVER` for a label that does not reach the precision at any
     without_positives: tuple[int, ...]  # numbers of the labels that no image has: their thresholds stay 0.5
-    # numbers of the labels that do not reach the precision at any threshold, which is `NEVER`
-    unreachable: tuple[int, ...]
     min_precision: float | None  # lowest precision that was asked for; None: the thresholds have the highest F1
     num_images: int  # number of images in the fit
 
     def describe(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         few = some_of((label_names[number] for number in self.without_positives), 10)
-        never = some_of((label_names[number] for number in self.unreachable), 10)
+        never = some_of((name for name, value in zip(label_names, self.values, strict=True) if value == NEVER), 10)
         rule = "with the highest F1" if self.min_precision is None else f"of precision {100 * self.min_precision:g} %"
         lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]
         if few:
@@ -182,8 +180,7 @@ def fit_label_thresholds(
         else:
             values.append(DEFAULT)
             without.append(number)
-    unreachable = tuple(number for number, value in enumerate(values) if value == NEVER)
-    return LabelThresholds(tuple(values), tuple(without), unreachable, min_precision, len(labels))
+    return LabelThresholds(tuple(values), tuple(without), min_precision, len(labels))
 
 
 def _threshold(present: Bools, probabilities: Floats, min_precision: float | None) -> float:

@@ -99,7 +99,7 @@ class MeasuredLabels:
 
     def describe(self) -> list[str]:
         names = self.description.class_names
-        return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
+        return [f"temperatures {self.temperatures.describe()}", *self.thresholds.describe(names)]
 
     def store(self, path: Path, keep_state: bool) -> None:
         store_calibration(path, rules=self.rules, keep_state=keep_state)
