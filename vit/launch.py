@@ -9,7 +9,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from multiprocessing import current_process, util
+from typing import TypeVar
 
+T = TypeVar("T")
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables that srun sets and sbatch does not
 _SHELLS = ("bash", "interactive")  # SLURM_JOB_NAME of an interactive shell
@@ -95,6 +97,16 @@ def rank_and_world_size() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
+
+
+def of_all_processes(own: T) -> list[T]:
+    """The values of all processes, in the order of their ranks. Every process must call this."""
+    import torch.distributed as dist  # as above
+
+    values = [own] * rank_and_world_size()[1]
+    if len(values) > 1:
+        dist.all_gather_object(values, own)
+    return values
 
 
 def forget_launcher(variables: MutableMapping[str, str] = os.environ) -> None:

@@ -19,7 +19,7 @@ from vit.errors import DataError
 from vit.inference.deployment import LoadedModel, prepared, probabilities_of
 from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.scores.scored_images import Floats, Scored, ScoredImages, ScoredLabels
-from vit.launch import rank_and_world_size
+from vit.launch import of_all_processes, rank_and_world_size
 from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
@@ -189,9 +189,7 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
         temperatures = tuple(engine.rules.temperatures.tolist())
         scored = ScoredLabels(names, truth.astype(np.int8), outputs, left_out, temperatures=temperatures)
     if processes > 1:
-        parts: list[tuple[Scored, list[int]]] = [(scored, places)] * processes
-        dist.all_gather_object(parts, (scored, places))
-        scored = _in_order(parts)
+        scored = _in_order(of_all_processes((scored, places)))
     if not scored.paths:
         name, reason = next(iter(scored.left_out.items()), ("", "there are none"))
         raise DataError(f"none of {len(scored.left_out):,} images can be read: {name}: {reason}", "fix the files")
@@ -217,10 +215,4 @@ def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
 def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:
     """Features (n, D) of the valid images of all processes, on the CPU. Every process gets all features."""
     features = [engine.logits_and_features(batch.image)[1].cpu()[batch.valid.cpu()] for batch in batches]
-    of_process = torch.cat(features) if features else torch.zeros(0, 0)
-    _, processes = rank_and_world_size()
-    if processes == 1:
-        return of_process
-    parts: list[Tensor] = [of_process] * processes
-    dist.all_gather_object(parts, of_process)
-    return torch.cat([part for part in parts if len(part)])
+    return torch.cat([part for of_process in of_all_processes(features) for part in of_process])

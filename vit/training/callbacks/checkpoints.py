@@ -23,8 +23,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.console import count_of
 from vit.data.loading.module import ImageDataModule
 from vit.errors import CheckpointError
-from vit.launch import rank_and_world_size
-from vit.training.distributed.processes import cpu_group, gathered, readable_by_all
+from vit.launch import of_all_processes, rank_and_world_size
+from vit.training.distributed.processes import cpu_group, readable_by_all
 from vit.training.losses import epoch_loss
 from vit.training.observers import Signals, Stop
 
@@ -62,7 +62,7 @@ class CheckpointContent(Callback):
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
         loss = epoch_loss(pl_module)
-        parts = gathered([float(loss.total), float(loss.batches)])
+        parts = of_all_processes([float(loss.total), float(loss.batches)])
         checkpoint.setdefault(PROGRESS, {})["train_loss"] = parts
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

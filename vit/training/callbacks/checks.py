@@ -18,8 +18,8 @@ from torch.optim import Optimizer
 from vit.checkpoints.result import versions
 from vit.data.core.batch import Batch
 from vit.errors import DisagreementError, DivergedError
+from vit.launch import of_all_processes
 from vit.training.callbacks.checkpoints import PROGRESS, BestCheckpoint
-from vit.training.distributed.processes import gathered
 from vit.training.optim import Decay
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import end_of_decay
@@ -62,7 +62,7 @@ class ConsistencyCheck(Callback):
         self.facts = facts
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        others = gathered(self.facts)
+        others = of_all_processes(self.facts)
         for name in self.facts:
             odd = [str(rank) for rank, facts in enumerate(others) if facts[name] != others[0][name]]
             if odd:
@@ -78,7 +78,7 @@ class ConsistencyCheck(Callback):
         weights = [weight.detach() for weight in pl_module.parameters() if not isinstance(weight, DTensor)]
         if not weights:
             return
-        others = gathered(torch.stack([weight.double().sum() for weight in weights]).tolist())
+        others = of_all_processes(torch.stack([weight.double().sum() for weight in weights]).tolist())
         odd = [str(rank) for rank, other in enumerate(others) if other != others[0]]
         if odd:
             raise DisagreementError(
@@ -233,7 +233,7 @@ class NonFinite(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the counts of skipped steps. A good checkpoint must not be replaced by a useless one."""
-        bad_step = max(gathered(self.bad_step))
+        bad_step = max(of_all_processes(self.bad_step))
         if bad_step:
             raise _bad_loss(bad_step, trainer)
         sums = [_whole(weight.detach().sum()).isfinite() for weight in self.network.parameters()]

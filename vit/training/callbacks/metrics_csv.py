@@ -15,7 +15,7 @@ from vit.csv_files import TableWriter, create, new_table, records
 from vit.data.core.batch import Batch
 from vit.data.loading.module import ImageDataModule
 from vit.errors import some_of
-from vit.training.distributed.processes import gathered
+from vit.launch import of_all_processes
 from vit.training.losses import SmoothedLoss, epoch_loss
 from vit.training.observers import Observers
 
@@ -86,7 +86,7 @@ class Recorder(Callback):
         self._mark = time.perf_counter()
 
     def state_dict(self) -> dict[str, object]:
-        self.unreadable = set().union(*gathered(self.unreadable))
+        self.unreadable = set().union(*of_all_processes(self.unreadable))
         losses, unreadable = self._smoothed.state_dict(), sorted(self.unreadable)
         counts = {name: getattr(self, name) for name in _KEPT}
         return {**counts, "seconds": self.seconds, "average_loss": losses, "unreadable": unreadable}
@@ -158,7 +158,7 @@ class Recorder(Callback):
                 "WARNING: the validation loss is not a number; these weights do not become the best checkpoint"
             )
         self.write(row, trainer)
-        self.unreadable = set().union(*gathered(self.unreadable))
+        self.unreadable = set().union(*of_all_processes(self.unreadable))
         if trainer.is_global_zero and len(self.unreadable) > self.num_reported:
             some = some_of(sorted(self.unreadable), SHOWN, "; ")
             count = count_of(len(self.unreadable), "training image")

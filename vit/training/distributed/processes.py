@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,6 @@ from vit.errors import ProcessesError, ResourceError, VitError
 from vit.launch import is_first, is_launched, rank_and_world_size
 from vit.training.observers import Stop
 
-T = TypeVar("T")
 PATIENCE = timedelta(minutes=10)  # longest wait for a process that does not answer
 LAST_WORDS = 20.0  # seconds that the first process gets after another one has failed
 _GONE = ("gloo", "Connection reset by peer", "Connection closed by peer")
@@ -36,16 +35,6 @@ _LOOK = 0.05  # seconds between two looks
 _ITS_WORDS = 1.0  # seconds in which the first process prints its error, before a launcher sees other processes end
 _LIFE = "life"  # key of the signs of life of the first process
 _BEATS = 20  # signs of life within PATIENCE
-
-
-def gathered(own: T) -> list[T]:
-    """The values of all processes, in the order of their ranks. Every process must call this."""
-    _, processes = rank_and_world_size()
-    if processes == 1:
-        return [own]
-    values = [own] * processes
-    dist.all_gather_object(values, own)
-    return values
 
 
 def cpu_group() -> dist.ProcessGroup:
