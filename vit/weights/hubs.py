@@ -71,8 +71,7 @@ def fetched(source: str, fetch_now: Callable[[], T]) -> T:
         return fetch_now()
     except Exception as error:
         fix = "check the name and the network connection, or download the weights and give the file"
-        problem = f"{source} cannot be fetched: {why_not(error, 'model')}"
-        raise ResourceError(problem, advice(error, "model", fix)) from error
+        raise not_fetched(error, source, "model", fix) from error
 
 
 def repository_of(name: str) -> str:
@@ -138,8 +137,16 @@ def _asked(repository: str) -> tuple[int | None, str]:
     return answers[0] if answers else (None, f"{host}: no answer within {PATIENCE:.0f} seconds")
 
 
-def why_not(error: Exception, thing: str) -> str:
-    """One sentence on why the Hugging Face hub, or another server, does not give a thing: a model or a data set."""
+def not_fetched(error: Exception, source: str, thing: str, fix: str) -> ResourceError:
+    """Why the Hugging Face hub, or another server, does not give a thing: a model or a data set."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        fix = f"accept the terms on the {thing}'s page, then run 'hf auth login' or set HF_TOKEN"
+    return ResourceError(f"{source} cannot be fetched: {_why_not(error, thing)}", fix)
+
+
+def _why_not(error: Exception, thing: str) -> str:
     from huggingface_hub import constants, errors
 
     if isinstance(error, errors.GatedRepoError):
@@ -154,15 +161,6 @@ def why_not(error: Exception, thing: str) -> str:
     if isinstance(error, errors.EntryNotFoundError):
         return f"the {thing} has no such file: {first_line(error)}"
     return f"{type(error).__name__}: {first_line(error)}"
-
-
-def advice(error: Exception, thing: str, otherwise: str) -> str:
-    """What to do then; `otherwise` is the advice for all failures but refused terms."""
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.GatedRepoError):
-        return f"accept the terms on the {thing}'s page, then run 'hf auth login' or set HF_TOKEN"
-    return otherwise
 
 
 def is_final(error: Exception) -> bool:

@@ -18,12 +18,12 @@ from typing import Any
 from vit.atomic_files import write_json
 from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
 from vit.data.core.samples import Source
-from vit.errors import DataError, ResourceError, UsageError, nearest, some_of
+from vit.errors import DataError, UsageError, nearest, some_of
 from vit.extras.parquet.open import files_of_splits, is_split_name
 from vit.extras.parquet.rows import TableFile
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.layout import cache_folder
-from vit.weights.hubs import advice, is_final, why_not
+from vit.weights.hubs import is_final, not_fetched
 
 CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
 PATIENCE = 10.0  # seconds until the hub must have answered
@@ -170,8 +170,7 @@ def _fetched(name: HubName, file: str) -> Path:
         return Path(hf_hub_download(name.repository, file, repo_type="dataset", revision=name.revision))
     except Exception as error:
         fix = "check the network connection, and give the command again: it continues"
-        problem = f"{file} of {name} cannot be fetched: {why_not(error, 'data set')}"
-        raise ResourceError(problem, advice(error, "data set", fix)) from error
+        raise not_fetched(error, f"{file} of {name}", "data set", fix) from error
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,7 @@ def _listing_of(name: HubName) -> _Listing:
         if cached is not None and not is_final(error):
             return replace(cached, is_old=True)
         fix = "check the name and the network connection, or give a local copy of its parquet files"
-        problem = f"{name} cannot be fetched: {why_not(error, 'data set')}"
-        raise ResourceError(problem, advice(error, "data set", fix)) from error
+        raise not_fetched(error, str(name), "data set", fix) from error
     if not listing.files:
         fix = "download it with its own program, and give a folder of class folders or a CSV"
         raise DataError(f"{name} has no parquet files, and the hub has not converted it", fix)
