@@ -149,10 +149,10 @@ def label_files(
     rows: Sequence[tuple[str, str]],
     class_names: tuple[str, ...],
     where: str,
-    groups: Sequence[str] | None = None,
+    groups: Sequence[str] = (),
     reader: ImageReader | None = None,
 ) -> Samples:
-    """Paths with class names, and the classes of the training images in order -> samples.
+    """Paths with class names, and the classes of the training images in order -> samples; groups "" are none.
 
     DataError, which names the folder or table, where a row has a class that the training images lack.
     """
@@ -162,8 +162,9 @@ def label_files(
         fix = "rename them, move them elsewhere, or add training images"
         raise DataError(f"{where} has classes that the training images lack: {names}", fix)
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
-    named = None if groups is None else tuple(groups)
-    return Samples([path for path, _ in rows], labels, root, groups=named, reader=reader)
+    return Samples(
+        [path for path, _ in rows], labels, root, groups=tuple(groups) if any(groups) else None, reader=reader
+    )
 
 
 def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:

@@ -79,14 +79,14 @@ class _Listed:
         self.table, self.to_measure, self.notes = table, to_measure, list(table.notes)
         files, splits = ListedFiles(table.path), table.columns.get("split", [""] * len(table.lines))
         groups = [group.strip() for group in table.columns.get("group", ())]
-        self.groups = tuple(groups) if any(groups) else None
+        self.groups = tuple(groups) if any(groups) else ()
         self.paths, named = list[str](), list[str]()
         _refuse_empty(table, "path")
         for row, (line, name) in enumerate(zip(table.lines, table.columns["path"], strict=True)):
             where = f"{table.path}, line {line}"
             named.append(split_of(splits[row], where))
             self.paths.append(files.add(name, line))
-            if self.groups is not None and not self.groups[row]:
+            if self.groups and not self.groups[row]:
                 fix = "fill it in (an image that stands alone has a group of its own), or remove the column"
                 raise DataError(f"{where}: an empty group, where other lines have one", fix)
         self.notes += files.notes
@@ -117,7 +117,7 @@ class _Listed:
             count = f"{len(names)} label{'s' * (len(names) != 1)}"
             fix = "for one yes/no question, name the column label and give each image one of two classes"
             raise DataError(f"{path} has {count}; several labels for an image need two or more", fix)
-        images = Samples(self.paths, labels, self.root, groups=self.groups, reader=self.reader)
+        images = Samples(self.paths, labels, self.root, groups=self.groups or None, reader=self.reader)
         is_known, splits = (labels != NOT_KNOWN).any(axis=1) | is_list, {}
         for split, rows in self.rows.items():
             splits[split] = images.select(np.flatnonzero(rows & is_known))

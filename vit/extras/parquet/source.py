@@ -95,7 +95,7 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
             where = rows[groups.index("")].where
             raise DataError(f"{where} has no group, where other rows have one", "fill it in, or remove the column")
         pairs = [(row.key, row.label or "") for row in rows]
-        splits[split] = label_files(None, pairs, class_names, files.where, groups if any(groups) else None, reader)
+        splits[split] = label_files(None, pairs, class_names, files.where, groups, reader)
     return Source(files.name, class_names, splits, notes, files.origin)
 
 

@@ -193,7 +193,7 @@ def _samples(
         raise DataError(problem, "fill in the column group of the index, or leave it empty")
     if index.task.is_exclusive:
         pairs = list(zip(keys, labels, strict=True))
-        return label_files(None, pairs, class_names, where, groups if any(groups) else None, reader)
+        return label_files(None, pairs, class_names, where, groups, reader)
     fix = "make the index again with 'vit data index'"
     with explained(DataError, f"{where}: a label is wrong", fix, (KeyError, ValueError)):
         values = index.task.array(labels, class_names)
