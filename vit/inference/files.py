@@ -153,7 +153,7 @@ def _listed(path: Path, columns: TableColumns, notes: list[str]) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
-        table, files = read_image_csv(path, ("path",), given=given_columns(columns)), ListedFiles(path)
+        table, files = read_image_csv(path, ("path",), given_columns(columns)), ListedFiles(path)
         names = table.columns["path"]
         for row, name in enumerate(names):
             # millions of plain names are not looked up: each file is opened later anyway

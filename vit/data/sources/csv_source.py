@@ -55,17 +55,17 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
         raise DataError(f"{path} is a table of 'vit predict': its labels are predictions", fix)
     columns, has_others = columns_of(header, given)
     if "labels" in given or ("label" not in columns and "labels" in columns):
-        return _read_label_lists(read_image_csv(path, ("path", "labels"), ("split", "group"), given), to_measure)
+        return _read_label_lists(read_image_csv(path, ("path", "labels"), given, ("split", "group")), to_measure)
     if "label" not in columns and "path" in columns and has_others:
-        return _read_label_columns(read_image_csv(path, ("path",), ("split", "group"), given, others=True), to_measure)
-    return _read_classes(read_image_csv(path, ("path", "label"), ("split", "group"), given), to_measure)
+        return _read_label_columns(read_image_csv(path, ("path",), given, ("split", "group"), others=True), to_measure)
+    return _read_classes(read_image_csv(path, ("path", "label"), given, ("split", "group")), to_measure)
 
 
 def other_columns(path: Path, wanted: TableColumns) -> dict[str, dict[str, str]]:
     """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} if it has changed."""
     given = given_columns(wanted)
     try:
-        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), given, others=True)
+        table = read_image_csv(path, ("path",), given, ("label", "labels", "split", "group"), others=True)
         paths = list(map(ListedFiles(path).add, table.columns["path"], table.lines))
     except DataError:
         return {}

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from vit.csv_files import is_of_vit, unescape
@@ -54,7 +53,7 @@ def given_columns(wanted: TableColumns) -> dict[str, str]:
     return {ours: name for ours, name in (("path", wanted.image), (labels, wanted.label)) if name is not None}
 
 
-def column_names(path: Path, given: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def column_names(path: Path, given: Mapping[str, str]) -> list[str]:
     """The names in the first line of a CSV. DataError where the file cannot be read."""
     try:
         return [name.strip() for name in _sniffed(path, tuple(NAMES), given)[0]]
@@ -69,11 +68,7 @@ def columns_of(header: Sequence[str], given: Mapping[str, str]) -> tuple[set[str
 
 
 def read_image_csv(
-    path: Path,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-    given: Mapping[str, str] = MappingProxyType({}),
-    others: bool = False,
+    path: Path, needed: Sequence[str], given: Mapping[str, str], optional: Sequence[str] = (), others: bool = False
 ) -> CsvTable:
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 

@@ -97,7 +97,7 @@ def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableCo
     if not names:
         return given
     if not is_parquet(data):
-        known = column_names(path) if path.is_file() and path.suffix.lower() not in ARCHIVES else []
+        known = column_names(path, {}) if path.is_file() and path.suffix.lower() not in ARCHIVES else []
         names = {option: name for option, name in names.items() if name in known}
     elif not table_source(data).has_columns(data):
         names = {}

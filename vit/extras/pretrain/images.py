@@ -123,7 +123,7 @@ def _unlabeled_folder(folder: Path) -> Source:
 
 def _unlabeled_table(path: Path, given: Mapping[str, str], has_splits: bool) -> Source:
     """The images of a table of paths; of one whose splits count, the training images."""
-    table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
+    table = read_image_csv(path, ("path",), given, ("split",) if has_splits else ())
     files, paths = ListedFiles(path), []
     splits = table.columns.get("split", [""] * len(table.lines))
     for line, cell, split in zip(table.lines, table.columns["path"], splits, strict=True):
