@@ -1,8 +1,9 @@
 """`ImageDataModule`: the splits of a source as loaders for this process."""
 
 import os
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -72,10 +73,11 @@ class ImageDataModule(LightningDataModule):
         self._train_loader: Loader | None = None
         self._datasets: dict[str, ImageDataset] = {}
 
-    def renewed(self, options: LoaderOptions) -> "ImageDataModule":
+    def renewed(self, options: LoaderOptions) -> Self:
         """Loaders of the same images from the first batch on, with the images that memory holds already."""
-        fresh = ImageDataModule(self.source, self.preprocess, self.augment, options, self.seed)
-        fresh._datasets = self._datasets
+        fresh = copy(self)
+        fresh.options, fresh.consumed, fresh.trainer = options, 0, None
+        fresh._train_sampler = fresh._train_loader = None
         return fresh
 
     def train_dataloader(self) -> DataLoader[Batch]:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +59,8 @@ def open_images(wanted: PretrainDataConfig) -> Source:
             return _unlabeled_table(path, given, has_splits=labels == "auto")
     if labels == "none" and is_parquet(data):
         source = table_source(data).list_images(data, columns)
-        first, *others = source.splits.values()
-        for samples in others:
-            first = first.followed_by(samples)
-        unknown = replace(first, labels=np.full(len(first), UNKNOWN, dtype=np.int64))
+        every = reduce(Samples.followed_by, source.splits.values())
+        unknown = replace(every, labels=np.full(len(every), UNKNOWN, dtype=np.int64))
         return replace(source, class_names=(), splits={"train": unknown})
     source = opened_data(wanted)
     if labels == "none":
@@ -178,14 +177,6 @@ class PretrainingData(ImageDataModule):
         self, source: Source, preprocess: Preprocess, augment: Augment, options: LoaderOptions, seed: int
     ) -> None:
         super().__init__(replace(source, splits=numbered(source)), preprocess, augment, options, seed)
-        self.original = source
-
-    def renewed(self, options: LoaderOptions) -> "PretrainingData":
-        """Loaders of the same images from the first batch on, with the images that memory holds already."""
-        assert self.augment is not None
-        fresh = PretrainingData(self.original, self.preprocess, self.augment, options, self.seed)
-        fresh._datasets = self._datasets
-        return fresh
 
     def val_dataloader(self) -> list[DataLoader[Batch]]:  # type: ignore[override]
         """The labeled training images, then the validation images; none where there are no labels."""
