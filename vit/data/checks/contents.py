@@ -29,7 +29,7 @@ from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import check_header
 from vit.data.splits.split import SPLITS
 from vit.layout import cache_folder
-from vit.registry import has_extra
+from vit.registry import LIBRARIES, has_extra
 
 _PER_TASK = 32  # images that a thread takes at a time
 _SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system
@@ -119,7 +119,7 @@ class KnownHashes:
         self.samples, self._folder = samples, hash_folder()
         first = "".join(samples.paths[:1]) if samples.root is None else os.fspath(samples.root.resolve())
         self._base = first.encode("utf-8", "surrogateescape")
-        limits = (FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))  # which decide what is an image
+        limits = (FORMATS, MAX_PIXELS, MAX_ASPECT, list(map(has_extra, LIBRARIES)))  # which decide what is an image
         self._name = content_hash(self._base, repr(limits).encode())
         self._new: list[bytes] = []
         self._with_frames = set[int]()  # indices of files with several frames, which are read again by each command
