@@ -93,7 +93,7 @@ def _description_in(path: Path) -> Description | None:
     fix = "export it again"
     with explained(CheckpointError, f"{path} has a broken description", fix, (ValueError, RecursionError)):
         plain = json.loads(text)
-    return read_description(plain, path, "export it again")
+    return read_description(plain, path, fix)
 
 
 def _exported(source: str, path: Path, description: Description) -> PretrainedWeights:
