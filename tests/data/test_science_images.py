@@ -21,7 +21,7 @@ from vit.data.core import image_files, image_header
 from vit.data.core.image_files import has_image_extension, how_to_convert_skipped
 from vit.data.core.image_header import image_format
 from vit.data.core.samples import Samples
-from vit.data.pixels.decode import ImageError, decode_image, deep_values
+from vit.data.pixels.decode import ImageError, check_header, decode_image, deep_values
 from vit.data.pixels.images import measured_window
 from vit.data.pixels.planes import with_channels
 from vit.data.pixels.preprocess import Decoding
@@ -324,4 +324,15 @@ def test_the_network_follows_the_size_of_images_of_any_depth(bands: int, kind: t
     planar = {} if bands == 1 else {"planarconfig": "separate"}
     (tmp_path / "a.tif").write_bytes(tiff(values, photometric="minisblack", **planar))
     train = Samples(["a.tif"], np.zeros(1, dtype=np.int64), tmp_path)
-    assert automatic_network(train, 3 if bands == 1 else bands) == ("vit_mini_patch4_28", 24)
+    assert automatic_network(train) == ("vit_mini_patch4_28", 24)
+
+
+@pytest.mark.faults("I17")
+@pytest.mark.parametrize(("end", "library", "reason"), [(8, "tifffile", "damaged"), (None, "none", "to read it")])
+def test_a_tiff_that_cannot_be_read_is_told_by_its_header(end, library, reason, monkeypatch) -> None:
+    """Such a test image ends a training before the first step."""
+    data = tiff(BANDS, photometric="minisblack", planarconfig="separate")
+    check_header(data, "whole")
+    monkeypatch.setitem(registry.LIBRARIES, "TIFF", library)
+    with pytest.raises(ImageError, match=reason):
+        check_header(data[:end], "a.tif")

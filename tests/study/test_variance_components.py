@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit.study.statistics.variance_components import MeanSquares, Spread, mean_error
-
-
-def spread_of(table):
-    return MeanSquares.of(np.asarray(table, dtype=float)).spread()
+from vit.study.statistics.variance_components import MeanSquares, Spread, mean_error, spread_of
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])

@@ -260,10 +260,10 @@ def test_a_host_that_cannot_be_reached_is_named_at_once(server, tmp_path, monkey
     (tmp_path / "far.csv").write_text("\n".join(["path,label", *lines, ""]))
     train = open_source(str(tmp_path / "far.csv")).splits["train"]
     with pytest.raises(DataError, match=rf"http://{host}/\d.png cannot be read, because {host} cannot be reached"):
-        automatic_network(train, None)
+        automatic_network(train)
     train.reader._of("http://")._reached.add(host)
     with pytest.raises(DataError, match=r"cannot be read \(6 attempts\)"):
-        automatic_network(train, None)
+        automatic_network(train)
 
 
 @pytest.mark.faults("S9")

@@ -128,7 +128,7 @@ def networks_for(
         return _of_files(options.init_from), "the files of --init_from"
     if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
         return {name: name, f"{name}_cnn": f"{name}_cnn"}, ""
-    vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels)
+    vit, side = automatic_network(source.splits["train"])
     if vit == FOR_PHOTOGRAPHS and name not in KNOWN and options.init != "random":
         weights = {vit: PUBLISHED, CNN_BESIDE[vit]: PUBLISHED_CNN} if both else {vit: PUBLISHED}
         weights |= SECOND_PAIR if options.pairs == 2 and both else {}

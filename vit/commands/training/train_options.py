@@ -138,8 +138,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
     from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
 
-    channels = recipe.model.preprocess.channels
-    if listed is not None and automatic_network(listed.splits["train"], channels)[0] != FOR_PHOTOGRAPHS:
+    if listed is not None and automatic_network(listed.splits["train"])[0] != FOR_PHOTOGRAPHS:
         return InitialWeights(recipe, listed)
     rendezvous = Rendezvous(device_and_world_size(recipe.trainer)[1])
     weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))

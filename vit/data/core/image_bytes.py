@@ -5,7 +5,8 @@ import os
 import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, cast
 
 import numpy as np
@@ -34,6 +35,17 @@ class ImageError(Exception):
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, Failure, str]]:
         return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
+
+
+@contextmanager
+def damage(image_error: Callable[[Exception], ImageError]) -> Iterator[None]:
+    """While entered: an error of a library, which may be any for an untrusted file, becomes the ImageError for it."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except Exception as error:
+        raise image_error(error) from error
 
 
 class ChangedError(DataError):

@@ -13,6 +13,7 @@ import io
 import os
 import re
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,9 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.core.image_bytes import ImageError as ImageError
-from vit.data.core.image_bytes import ImageReader, read_bytes
+from vit.data.core.image_bytes import ImageReader, damage, read_bytes
 from vit.data.core.image_files import is_dicom, is_tiff
-from vit.data.core.image_header import check_size, header_size, no_warnings, opened
+from vit.data.core.image_header import check_size, no_warnings, opened
 from vit.data.pixels.pillow_images import (
     BITS_TAG,
     SAMPLE_FORMAT_TAG,
@@ -35,7 +36,15 @@ from vit.data.pixels.pillow_images import (
     is_deep,
     pixels_in_srgb,
 )
-from vit.data.pixels.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
+from vit.data.pixels.planes import (
+    ORIENTATION_TAG,
+    FormatReader,
+    Planes,
+    ValuesError,
+    as_pixels,
+    format_reader,
+    with_channels,
+)
 from vit.data.pixels.preprocess import COLORS, Decoding, Window
 from vit.errors import install
 from vit.registry import has_extra
@@ -76,10 +85,11 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding
         ImageError: the bytes are not an image, damaged, or larger than the limits; or have other channels.
     """
     with no_warnings:  # readers warn of odd metadata, which do not matter here
-        planes = _planes(data, path, decoding.window, decoding.channels)
-        if planes is None:
+        reader = _reader_of(data, path, decoding.window, decoding.channels)
+        if reader is None:
             pixels = _decoded(data, path, decoding)
         else:
+            planes = reader.read(data, path, decoding.window, decoding.channels)
             try:
                 pixels = _turned(as_pixels(planes, decoding.window), planes.orientation)
             except ValuesError as error:
@@ -90,20 +100,21 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding
         return with_channels(pixels, decoding.channels, path)
 
 
-def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes | None:
-    """The values of a DICOM, or of a TIFF that Pillow does not read as it is; None: Pillow reads the file."""
+def _reader_of(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> FormatReader | None:
+    """What reads a DICOM, or a TIFF that Pillow does not read as it is; None: Pillow reads the file.
+
+    ImageError where the extra is not installed.
+    """
     if is_dicom(data):
         if not has_extra("DICOM"):
             raise ImageError(path, "not_image", f"a DICOM image; to read it: {install('dicom')}")
-        return format_reader("DICOM").read(data, path, window, channels)
-    if not is_tiff(data):
-        return None
-    lost = _lost_by_pillow(data, window, channels)
+        return format_reader("DICOM")
+    lost = _lost_by_pillow(data, window, channels) if is_tiff(data) else None
     if lost is None:
         return None
     if not has_extra("TIFF"):
         raise ImageError(path, "unreadable", f"{lost}; to read it: {install('tiff')}")
-    return format_reader("TIFF").read(data, path, window, channels)
+    return format_reader("TIFF")
 
 
 def _lost_by_pillow(data: bytes, window: Window | None, channels: int) -> str | None:
@@ -152,13 +163,11 @@ def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> T
     """The pixels of any other format (3, H, W) uint8."""
     with no_warnings:
         image = opened(data, path)
-        try:
-            if image.format == "JPEG" and image.mode in ("L", "RGB"):
-                pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
-                return _turned(pixels_in_srgb(pixels, image) if decoding.converts else pixels, orientation_of(image))
-        except Exception as error:
-            raise _damaged(image, path, error) from error
-        return from_pillow(image, path, decoding)
+        if image.format != "JPEG" or image.mode not in ("L", "RGB"):
+            return from_pillow(image, path, decoding)
+        with damage(partial(_damaged, image, path)):
+            pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+            return _turned(pixels_in_srgb(pixels, image) if decoding.converts else pixels, orientation_of(image))
 
 
 def deep_values(
@@ -170,23 +179,25 @@ def deep_values(
     `decode_image`.
     """
     with no_warnings:
-        planes = _planes(data, path, None, channels)
-        if planes is not None:
+        reader = _reader_of(data, path, None, channels)
+        if reader is not None:
+            planes = reader.read(data, path, None, channels)
             return planes.values if planes.is_deep and (planes.window is None or not is_dicom(data)) else None
         image = opened(data, path)
         if not is_deep(image):
             return None
-        try:
+        with damage(partial(_damaged, image, path)):
             return gray_values(image)[None]
-        except Exception as error:
-            raise _damaged(image, path, error) from error
 
 
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with no_warnings:
-        if not is_tiff(data) or _lost_by_pillow(data, None, COLORS) is None:
-            header_size(data, path)
+        reader = _reader_of(data, path, None, COLORS)
+        if reader is None:
+            opened(data, path)
+        else:
+            reader.header_size(data, path)
 
 
 def orientation_of(image: Image.Image) -> int:
@@ -216,28 +227,23 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str], decoding: Deco
     An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
     ImageError where it is damaged.
     """
-    try:
-        with no_warnings:
-            is_cut = has_deep_color(image)
-            if decoding.window is not None and is_cut:
-                raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
-            if is_cut and isinstance(image.info.get("transparency"), tuple):  # Pillow looks for 16 bits among 8
-                raise ImageError(path, "unreadable", "16 bits for a color, and a transparent color; save it as RGBA")
-            image.load()
-            check_size(image.size, path)  # a HEIC may hold more pixels than its header says
-            if is_cut:
-                check_high_bytes(image)
-            return _turned(_pixels(image, decoding), orientation_of(image))
-    except ImageError:
-        raise
-    except ValuesError as error:
-        raise ImageError(path, "unreadable", str(error)) from error
-    except Exception as error:
-        raise _damaged(image, path, error) from error
+    with no_warnings, damage(partial(_damaged, image, path)):
+        is_cut = has_deep_color(image)
+        if decoding.window is not None and is_cut:
+            raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
+        if is_cut and isinstance(image.info.get("transparency"), tuple):  # Pillow looks for 16 bits among 8
+            raise ImageError(path, "unreadable", "16 bits for a color, and a transparent color; save it as RGBA")
+        image.load()
+        check_size(image.size, path)  # a HEIC may hold more pixels than its header says
+        if is_cut:
+            check_high_bytes(image)
+        return _turned(_pixels(image, decoding), orientation_of(image))
 
 
 def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception) -> ImageError:
     """The problem in one line, without the place in torchvision's source that it begins with."""
+    if isinstance(error, ValuesError):
+        return ImageError(path, "unreadable", str(error))
     reason = _SOURCE.sub("", (str(error) or type(error).__name__).splitlines()[0])[:200]
     return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {reason}")
 

@@ -51,8 +51,11 @@ class Planes:
 class FormatReader(Protocol):
     """Reads images of a format that Pillow does not read, or does not keep whole."""
 
+    def header_size(self, data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
+        """(width, height) by the header; no pixel is decoded. ImageError for a file that is not read."""
+
     def read(self, data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
-        """The planes for a model with some number of channels. ImageError for a file that is not read."""
+        """The planes for a model with some number of channels. ImageError as above."""
 
 
 def format_reader(image_format: str) -> FormatReader:

@@ -10,11 +10,12 @@ import logging
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_bytes import ImageError, damage
 from vit.data.core.image_header import check_size
 from vit.data.pixels.planes import Planes, check_planes
 from vit.data.pixels.preprocess import Window
@@ -40,7 +41,7 @@ def _header(data: bytes, path: str | os.PathLike[str]) -> Any:
     import pydicom
 
     logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)  # its lines may hold values of the file
-    try:
+    with damage(partial(_damaged, path)):
         if _DEFLATED in data:
             raise ImageError(path, "unreadable", "a deflated DICOM; save it uncompressed")
         header = pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
@@ -49,12 +50,6 @@ def _header(data: bytes, path: str | os.PathLike[str]) -> Any:
         kind = str(header.PhotometricInterpretation)
         _drop_empty(header)
         _lift_functional_groups(header)
-    except ImageError:
-        raise
-    except AttributeError as error:
-        raise ImageError(path, "unreadable", "a DICOM without an image") from error
-    except Exception as error:
-        raise _damaged(path, error) from error
     check_size((columns, rows), path)
     if bits not in (1, 8, 16, 32, 64) or samples not in (1, 3):
         raise ImageError(path, "unreadable", "a DICOM with an unusual number of bits or samples")
@@ -74,7 +69,7 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
     from pydicom.pixels import apply_modality_lut, apply_voi_lut, pixel_array
 
     header = _header(data, path)
-    try:
+    with damage(partial(_damaged, path)):
         values = pixel_array(io.BytesIO(data), index=0)
         if values.shape[:2] != (int(header.Rows), int(header.Columns)) or values.ndim > 3:
             raise ValueError("other sides than its header")
@@ -94,10 +89,6 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
         if modality.dtype == np.uint8:  # fewer than 8 bits stored, or rescaled: not gray levels as they stand
             modality = modality.astype(np.uint16)
         return Planes(modality[None], None, is_inverted, full)
-    except ImageError:
-        raise
-    except Exception as error:
-        raise _damaged(path, error) from error
 
 
 def _drop_empty(header: Any) -> None:
@@ -163,6 +154,8 @@ def _output_range(header: Any) -> tuple[float, float]:
 
 def _damaged(path: str | os.PathLike[str], error: Exception) -> ImageError:
     """Without the text of the cause, which may hold values of the file."""
+    if isinstance(error, AttributeError):  # an element is missing
+        return ImageError(path, "unreadable", "a DICOM without an image")
     if isinstance(error, (RuntimeError, NotImplementedError)):
         return ImageError(path, "unreadable", "a DICOM whose compression is not read; save it uncompressed")
     return ImageError(path, "unreadable", f"damaged DICOM: {type(error).__name__}")

@@ -14,13 +14,16 @@ import math
 import os
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_bytes import ImageError, damage
 from vit.data.core.image_header import check_size
 from vit.data.pixels.planes import ORIENTATION_TAG, Planes, check_planes
 from vit.data.pixels.preprocess import COLORS, MAX_CHANNELS, Window
@@ -33,30 +36,43 @@ _WHITE_IS_ZERO, _GRAY, _RGB = 0, 1, 2  # photometric interpretations
 _ALPHA = (1, 2)  # extra samples that are transparency
 
 
+def header_size(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
+    """(width, height) of the first page; no pixel is decoded. ImageError as of `read`."""
+    with _opened(data, path) as file:
+        first = file.pages[0]
+        _check_page(first, data, path, 1)
+        return int(first.imagewidth), int(first.imagelength)
+
+
 def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
     """The planes of a TIFF for a model with some number of channels.
 
     ImageError where it is damaged, beyond the limits, or stores its values in a way that is not read.
     """
+    with _opened(data, path) as file:
+        pages = _chosen_pages(file, channels, path)
+        for page in pages:
+            _check_page(page, data, path, len(pages))
+        values, first = np.concatenate([_samples(page) for page in pages]), pages[0]
+        is_inverted, orientation = int(first.photometric) == _WHITE_IS_ZERO, first.tags.valueof(ORIENTATION_TAG, 1)
+    return Planes(values, is_inverted=is_inverted, orientation=orientation)
+
+
+@contextmanager
+def _opened(data: bytes, path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A file of tifffile. ImageError for any error in the block."""
     import tifffile
 
     logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)  # a damaged file is one error, not lines of a log
-    try:
-        with tifffile.TiffFile(io.BytesIO(data), _multifile=False) as file:  # other files are never opened
-            pages = _chosen_pages(file, channels, path)
-            for page in pages:
-                _check_page(page, data, path, len(pages))
-            values = np.concatenate([_samples(page) for page in pages])
-            first = pages[0]
-            is_inverted = int(first.photometric) == _WHITE_IS_ZERO
-            orientation = first.tags.valueof(ORIENTATION_TAG, 1)
-    except ImageError:
-        raise
-    except MemoryError as error:
-        raise ImageError(path, "too_large", "a TIFF that needs more memory than there is") from error
-    except Exception as error:
-        raise ImageError(path, "unreadable", f"damaged TIFF: {first_line(error)}") from error
-    return Planes(values, is_inverted=is_inverted, orientation=orientation)
+    # with `_multifile` other files would be opened
+    with damage(partial(_damaged, path)), tifffile.TiffFile(io.BytesIO(data), _multifile=False) as file:
+        yield file
+
+
+def _damaged(path: str | os.PathLike[str], error: Exception) -> ImageError:
+    if isinstance(error, MemoryError):
+        return ImageError(path, "too_large", "a TIFF that needs more memory than there is")
+    return ImageError(path, "unreadable", f"damaged TIFF: {first_line(error)}")
 
 
 def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> list[Any]:

@@ -103,12 +103,12 @@ def chosen_part(source: Source, data: DataConfig, seed: int) -> Source:
     return replace(part, notes=[*source.notes, *absent_notes(part, ("train",)), note])
 
 
-def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | None]:
+def automatic_network(train: Samples) -> tuple[str, int | None]:
     """The name of a ViT for the typical size of training images, and the image size if it is not the network's own.
 
     It is found without torch, but for TIFF files that Pillow does not read.
     """
-    side = _typical_side(train, channels or 3)
+    side = _typical_side(train)
     if side <= _LARGEST_OF_NANO:
         return "vit_nano_patch2_8", max(8, side - side % 2)
     if side <= _LARGEST_OF_MINI:
@@ -116,7 +116,7 @@ def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | 
     return FOR_PHOTOGRAPHS, None
 
 
-def _typical_side(train: Samples, channels: int) -> int:
+def _typical_side(train: Samples) -> int:
     rows = list(map(int, np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train)))))
     if train.arrays is not None:
         return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
@@ -128,8 +128,8 @@ def _typical_side(train: Samples, channels: int) -> int:
             try:
                 sides.append(min(header_size(data, name)))
             except ImageError:
-                if is_tiff(data) and has_extra("TIFF"):  # that Pillow does not read: it is read whole
+                if is_tiff(data) and has_extra("TIFF"):  # that Pillow does not read
                     from vit.data.pixels.planes import format_reader
 
-                    sides.append(min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:]))
+                    sides.append(min(format_reader("TIFF").header_size(data, name)))
     return int(np.median(sides)) if sides else 224

@@ -91,7 +91,7 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     """
     spec, image_size = wanted.spec, wanted.image_size
     if spec is None:
-        name, side = automatic_network(images.splits["train"], model.preprocess.channels)
+        name, side = automatic_network(images.splits["train"])
         spec, image_size = NetworkSpec.named(name, 1, wanted.options), image_size or side
     spec = replace(spec, num_classes=num_classes)
     of_weights: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
