@@ -82,7 +82,7 @@ def test_weights_of_a_run_a_file_and_a_folder(digits_run, tmp_path):
     (folder / "model.safetensors").write_bytes(b"weights")
     before = weights_hash(str(folder))
     (folder / "README.md").write_text("words")
-    assert weights_hash(str(folder)) == before
+    assert before == weights_hash(str(folder)) == weights_hash(str(folder / "model.safetensors"))  # with its configs
     (folder / "model.safetensors").write_bytes(b"Weights")
     assert weights_hash(str(folder)) != before
     assert weights_hash("timm:vit_tiny_patch16_224") == "timm:vit_tiny_patch16_224"

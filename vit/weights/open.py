@@ -47,7 +47,8 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
         weights, facts = from_torchvision(name)
         return _foreign(source, WeightsFile(weights), facts)
     path = _path_of(source)
-    if _is_folder(path):
+    folder = _folder_of(path)
+    if folder == path:
         pretrained = _foreign(source, read_weights_file(path, state), read_folder(path), state)
         return _with_own_rules(pretrained, path / "model.safetensors")
     path = start_of(path)
@@ -57,9 +58,8 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
         return _described(path, source, "vit", weights, description, "the checkpoint")
     if (exported := _description_in(path)) is not None:
         return _exported(source, path, exported)
-    file, folder = read_weights_file(path, state), path.parent
-    is_of_folder = path.name in FOLDER_FILES and (folder / "config.json").is_file()
-    return _foreign(source, file, read_folder(folder) if is_of_folder else facts_of_file(path, file, network), state)
+    file = read_weights_file(path, state)
+    return _foreign(source, file, read_folder(folder) if folder else facts_of_file(path, file, network), state)
 
 
 def weights_hash(source: str) -> str:
@@ -67,8 +67,8 @@ def weights_hash(source: str) -> str:
     if source.partition(":")[0] in ("timm", "torchvision"):
         return source
     path, digest = _path_of(source), hashlib.sha256()
-    beside = (".json", ".safetensors", ".bin")  # files of a folder of another library that describe its weights
-    files = sorted(file for file in path.iterdir() if file.suffix in beside) if _is_folder(path) else [start_of(path)]
+    folder, beside = _folder_of(path), (".json", ".safetensors", ".bin")
+    files = sorted(file for file in folder.iterdir() if file.suffix in beside) if folder else [start_of(path)]
     for file in files:
         with explained(CheckpointError, f"{file} cannot be read", "check --init_from"):
             digest.update(file_hash(file).encode())
@@ -80,9 +80,11 @@ def _path_of(source: str) -> Path:
     return from_hugging_face(name) if library == "hf" else Path(source).expanduser()
 
 
-def _is_folder(path: Path) -> bool:
-    """Whether a path is a folder with weights of another library."""
-    return path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES))
+def _folder_of(path: Path) -> Path | None:
+    """The folder with weights of another library that a path is, or whose configs describe the weights at the path."""
+    if path.is_dir():
+        return path if any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)) else None
+    return path.parent if path.name in FOLDER_FILES and (path.parent / "config.json").is_file() else None
 
 
 def _description_in(path: Path) -> Description | None:
