@@ -91,9 +91,6 @@ class BytesReader(ImageReader):
     def __init__(self, images: Sequence[bytes]) -> None:
         self._images = images
 
-    def __len__(self) -> int:
-        return len(self._images)
-
     def read(self, path: str) -> bytes:
         image = self._images[int(path)]
         if not image:
