@@ -1,6 +1,7 @@
 """Answers at the level that is sure: the promise holds at each level over many draws of validation images."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_a_class_that_is_never_sure_leaves_answers_of_groups():
     assert [(one.depth, one.num_groups, one.example) for one in measured.levels] == [(2, 4, "a/c"), (1, 2, "a")]
     assert [one.accuracy.value for one in measured.levels] == [1, 1] and measured.metrics.acc1.value < 0.5
     assert measured.levels[0].accuracy.low > 0.97
-    plain = measured.answers.to_dict()
+    plain = asdict(measured.answers)
     assert MeasuredAnswers.from_dict(plain) == measured.answers
     del plain["sets"][0]["measured"]
     with pytest.raises(KeyError):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,13 +83,9 @@ class MeasuredAnswers:
         """Whether enough validation images, or groups of them, say which images are unlike the training images."""
         return (self.num_groups or self.num_validation) >= FEWEST_IMAGES
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON files."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
-        """The values that `to_dict` gave. KeyError or TypeError where they are others."""
+        """The values that `asdict` gave. KeyError or TypeError where they are others."""
 
         def threshold(row: Mapping[str, Any]) -> MeasuredThreshold:
             metrics = {name: Metric(**row[name]) for name in _OF_THRESHOLD if row.get(name) is not None}

@@ -171,7 +171,7 @@ class Measurement:
             "per_class": [row.to_dict() for row in self.per_class],
             "levels": [asdict(level) for level in self.levels] or None,
             "groups": self.num_groups,
-            "answers": None if self.answers is None else self.answers.to_dict(),
+            "answers": None if self.answers is None else asdict(self.answers),
             "confusion": None if self.confusion is None else self.confusion.tolist(),
         }
         return {name: value for name, value in content.items() if value is not None}

@@ -79,7 +79,7 @@ class MeasuredCheckpoint:
             fields["metrics"] = with_intervals(tested, len(names)).to_dict()
             fields["test_groups"] = number_of(tested.groups)
             fields["uncalibrated"] = uncalibrated(tested).to_dict()
-            fields["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
+            fields["answers"] = {} if scores is None else asdict(measure_answers(tested, scores, names))
             fields["levels"] = [asdict(level) for level in by_level(tested, names)] or None
         return fields
 
