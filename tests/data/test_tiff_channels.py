@@ -11,6 +11,7 @@ import torch
 from tests.science_files import tiff
 from vit import registry
 from vit.data.checks.check import check
+from vit.data.core.image_header import holds_frames
 from vit.data.pixels.decode import ImageError, decode_image, deep_values
 from vit.data.pixels.planes import with_channels
 from vit.data.pixels.preprocess import Decoding
@@ -43,6 +44,7 @@ def test_no_channel_of_ome_and_imagej_files_is_left_out_for_rgb_and_gray(kind: s
             decode_image(file(BANDS[:number]), decoding=Decoding(channels=channels))
     for axes in ("ZYX", "TYX"):  # one channel: the first place
         assert np.array_equal(decode_image(file(BANDS, axes)).numpy(), np.stack([BANDS[0]] * 3))
+        assert holds_frames(file(BANDS, axes)) and not holds_frames(file(BANDS, "CYX"))  # pages that are channels
 
 
 @pytest.mark.faults("I17", "I21")

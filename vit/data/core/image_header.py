@@ -28,6 +28,11 @@ _SCAN, _END = b"\xff\xda", b"\xff\xd9"  # markers of a JPEG
 # A marker with a length behind it, or _END. In the bytes of a scan 00 or a restart (d0 to d7) follows ff.
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 
+DESCRIPTION_TAG = 270  # of TIFF
+_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
+_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
+_OTHER_AXES = re.compile(r"\bSize[ZT]\s*=\s*[\"']0*(?:[2-9]|1\d)|^(?:slices|frames)=0*(?:[2-9]|1\d)", re.MULTILINE)
+
 # NumberOfFrames above 1 in a DICOM, with its type and length before the digits, or with its length alone
 _FRAMES_OF_DICOM = re.compile(rb"\x28\0\x08\0(IS..|..\0\0)[ 0]*([2-9]|1[0-9])", re.DOTALL)
 
@@ -120,16 +125,38 @@ class Frames(set[str]):
 
 
 def holds_frames(data: bytes) -> bool:
-    """Whether an image has several frames or pages, of which the first is read. Previews in an MPO are none."""
+    """Whether an image has several frames or pages, of which the first is read.
+
+    Previews in an MPO are none, and neither are pages of an OME-TIFF or of ImageJ that are channels.
+    """
     if data.startswith(b"\xff\xd8"):  # a JPEG or an MPO
         return False
     if is_dicom(data):
         return _FRAMES_OF_DICOM.search(data, 0, 2**20) is not None  # in its header
     with no_warnings:
         try:
-            return bool(getattr(opened(data, ""), "is_animated", False))
+            image = opened(data, "")
+            description = getattr(image, "tag_v2", {}).get(DESCRIPTION_TAG, "")
+            are_channels = has_channel_axis(description) and _OTHER_AXES.search(description) is None
+            return bool(getattr(image, "is_animated", False)) and not are_channels
         except Exception:  # noqa: BLE001  as above
             return False
+
+
+def has_channel_axis(description: object) -> bool:
+    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
+
+    In an untrusted file the value of the tag may be anything, so it is searched, not parsed.
+    """
+    if not isinstance(description, str):
+        return False
+    pattern = None
+    if description.startswith("ImageJ="):
+        pattern = _CHANNELS_OF_IMAGEJ
+    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
+        pattern = _CHANNELS_OF_OME
+    match = pattern.search(description) if pattern else None
+    return match is not None and int(match[1]) > 1
 
 
 def _formats(data: bytes) -> tuple[str, ...]:

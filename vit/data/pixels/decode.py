@@ -25,7 +25,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from vit.data.core.image_bytes import ImageError as ImageError
 from vit.data.core.image_bytes import ImageReader, damage, read_bytes
 from vit.data.core.image_files import is_dicom, is_tiff
-from vit.data.core.image_header import check_size, no_warnings, opened
+from vit.data.core.image_header import DESCRIPTION_TAG, check_size, has_channel_axis, no_warnings, opened
 from vit.data.pixels.pillow_images import (
     BITS_TAG,
     SAMPLE_FORMAT_TAG,
@@ -52,11 +52,8 @@ from vit.registry import has_extra
 BACKGROUND = 255  # white, below transparent pixels
 
 _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
-_DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
 _SIGNED = 2  # sample format
-_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
-_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
 _INVISIBLE = "all pixels are transparent; save it without transparency if it has a picture"
 _USUAL = Decoding()
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
@@ -131,7 +128,7 @@ def _lost_by_pillow(data: bytes, window: Window | None, channels: int) -> str | 
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
-    if samples == 1 and _has_channel_axis(tags.get(_DESCRIPTION_TAG)):
+    if samples == 1 and has_channel_axis(tags.get(DESCRIPTION_TAG)):
         return "a TIFF of several channels"  # Pillow takes the page of the first one for all
     if _SIGNED in tags.get(SAMPLE_FORMAT_TAG, ()) and max(tags.get(BITS_TAG, (8,))) == 8:
         return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
@@ -141,22 +138,6 @@ def _lost_by_pillow(data: bytes, window: Window | None, channels: int) -> str | 
     if misreads or (keeps_high_byte and has_extra("TIFF") and (window is not None or image.mode == "RGB")):
         return "a TIFF of 16 bits for a color"
     return None
-
-
-def _has_channel_axis(description: object) -> bool:
-    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
-
-    In an untrusted file the value of the tag may be anything, so it is searched, not parsed.
-    """
-    if not isinstance(description, str):
-        return False
-    pattern = None
-    if description.startswith("ImageJ="):
-        pattern = _CHANNELS_OF_IMAGEJ
-    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
-        pattern = _CHANNELS_OF_OME
-    match = pattern.search(description) if pattern else None
-    return match is not None and int(match[1]) > 1
 
 
 def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> Tensor:
