@@ -75,7 +75,8 @@ def collected(asked):
 
 def test_many_objects_are_not_looked_through_again_and_again():
     full, young, frozen = collected(asked=False)
-    assert full > 5 and young and frozen == 0
+    assert full > 2 or sys.version_info >= (3, 14)  # 8 times in Python 3.11, 3 in 3.13, and later in small steps
+    assert young and frozen < 1000  # Python 3.12 has a few from its start
     full, young, frozen = collected(asked=True)
     assert full == 0 and young and frozen > 10**6
 

@@ -26,9 +26,9 @@ def keep_freed_memory() -> bool:
 def collect_seldom() -> None:
     """Let Python look through all objects for garbage cycles seldom, and not when the program ends.
 
-    Libraries make half a million objects while they are imported, and none of them is garbage. Python otherwise looks
-    through all of them six to eight times meanwhile, and again at exit: a fifth to a quarter of the time of a short
-    command. Young objects are looked through as before, so cycles with tensors are freed soon.
+    Libraries make half a million objects while they are imported, and none of them is garbage. Python 3.11
+    otherwise looks through all of them six to eight times meanwhile, and again at exit: a fifth to a quarter of the
+    time of a short command. Young objects are looked through as before, so cycles with tensors are freed soon.
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _SELDOM)
