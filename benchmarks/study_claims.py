@@ -24,7 +24,7 @@ from scipy.stats import binomtest
 from vit.inference.scores.image_groups import gathered
 from vit.study.findings import Comparison, Interval
 from vit.study.statistics.crossover import compare_with_first
-from vit.study.statistics.variance_components import Answers, MeanSquares, mean_error
+from vit.study.statistics.variance_components import Answers, Spread, mean_error
 
 Curve = Callable[[float], float]  # training images -> error in the population of seeds and images
 Floats = npt.NDArray[np.float32]
@@ -210,7 +210,7 @@ def gap_found(world: World, count: int, error: float = 0.1) -> float:
 def correlation_of_errors(world: World, error: float = 0.1) -> float:
     """Of two seeds' errors over the test images, in a world of this agreement."""
     (answers,) = studies(World(10, 10_000, (1000,), world.agreement, world.common, world.scatter), [lambda _: error], 1)
-    return MeanSquares.of(np.stack(list(answers["A"][1000].values())).astype(np.float64)).correlation()
+    return Spread.of(np.stack(list(answers["A"][1000].values())).astype(np.float64)).correlation
 
 
 def _holds(interval: Interval, truth: float) -> bool:

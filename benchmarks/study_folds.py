@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.study.statistics.paired import Pair, difference, gains
-from vit.study.statistics.variance_components import MeanSquares, mean_error
+from vit.study.statistics.variance_components import Spread, mean_error
 
 Floats = npt.NDArray[np.float64]
 SEEDS_AND_IMAGES = (2, 40), (5, 40), (2, 80)
@@ -78,7 +78,7 @@ class World:
 
 def crossed(gaps: Floats) -> float:
     """Half the interval of `vit study`, where all seeds share their test images."""
-    return MeanSquares.of(gaps).spread().at_least(1 / gaps.shape[1]).reach()
+    return Spread.of(gaps).at_least(1 / gaps.shape[1]).reach()
 
 
 def nadeau_bengio(gaps: Floats) -> float:

@@ -52,7 +52,7 @@ from vit.study.findings import CellResult, Protocol
 from vit.study.folder import collect
 from vit.study.frozen.frozen import FROZEN_SEEDS, frozen_results
 from vit.study.statistics.paired import Pair, difference, pairs
-from vit.study.statistics.variance_components import Answers, MeanSquares
+from vit.study.statistics.variance_components import Answers, Spread
 
 HERE = machine()
 RUNS = ROOT / MADE / "atlas"
@@ -112,8 +112,8 @@ def standard_error(pair: Pair) -> float:
     if pair.has_folds:
         variance = pair.gaps().mean(axis=1).var(ddof=1) / len(pair.seeds)
     else:
-        spread = MeanSquares.of(pair.gaps()[None]).spread()
-        variance = float(max(spread.by_seeds, spread.by_both) + spread.by_images)
+        spread = Spread.of(pair.gaps())
+        variance = max(spread.by_seeds, spread.by_both) + spread.by_images
     return float(max(variance**0.5, 1 / pair.num_units))
 
 

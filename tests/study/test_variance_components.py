@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit.study.statistics.variance_components import MeanSquares, Spread, mean_error, spread_of
+from vit.study.statistics.variance_components import Spread, mean_error
+
+PARTS = ("by_seeds", "by_images", "by_both")
+
+
+def spread_of(table):
+    return Spread.of(np.asarray(table, dtype=float))
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
@@ -54,12 +60,11 @@ def test_the_parts_are_those_of_the_world():
             + 1.5 * generator.standard_normal((1, images))
             + 1.0 * generator.standard_normal((seeds, images))
         )
-        squares = MeanSquares.of(table)
-        found.append([squares.seeds, squares.images, squares.interaction])
-    of_seeds, of_images, rest = np.mean(found, axis=0)
-    assert rest == pytest.approx(1.0, rel=0.03)
-    assert of_seeds == pytest.approx(1.0 + images * 0.2**2, rel=0.15)
-    assert of_images == pytest.approx(1.0 + seeds * 1.5**2, rel=0.05)
+        found.append(spread_of(table))
+    of_seeds, of_images, rest = (np.mean([getattr(one, part) for one in found]) for part in PARTS)
+    assert rest == pytest.approx(1.0 / (seeds * images), rel=0.03)
+    assert of_seeds == pytest.approx(0.2**2 / seeds + 1.0 / (seeds * images), rel=0.15)
+    assert of_images == pytest.approx(1.5**2 / images, rel=0.05)
 
 
 def spreads(generator, seed_effect, seeds, images):
@@ -109,9 +114,9 @@ def test_the_correlation_of_seeds():
     generator = np.random.default_rng(4)
     hard = generator.standard_normal(5000)
     table = np.sqrt(0.6) * hard + np.sqrt(0.4) * generator.standard_normal((5, 5000))
-    assert MeanSquares.of(table).correlation() == pytest.approx(0.6, abs=0.03)
-    assert MeanSquares.of(np.zeros((3, 10))).correlation() == 0
-    assert MeanSquares.of(np.tile(hard, (3, 1))).correlation() == pytest.approx(1)
+    assert spread_of(table).correlation == pytest.approx(0.6, abs=0.03)
+    assert spread_of(np.zeros((3, 10))).correlation == 0
+    assert spread_of(np.tile(hard, (3, 1))).correlation == pytest.approx(1)
 
 
 @given(st.integers(2, 5), st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(0, 1))

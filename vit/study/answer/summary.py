@@ -17,7 +17,7 @@ from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, Inte
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
 from vit.study.statistics.paired import gains
-from vit.study.statistics.variance_components import Answers, Bools, Floats, MeanSquares, mean_errors
+from vit.study.statistics.variance_components import Answers, Bools, Floats, Spread, mean_errors
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
@@ -122,7 +122,7 @@ def _point(
         seeds=seeds,
         errors=[float(row.mean()) for row in table],
         mean=mean,
-        seed_correlation=MeanSquares.of(table).correlation() if has_correlation else None,
+        seed_correlation=Spread.of(table).correlation if has_correlation else None,
         seconds=sum(cell.seconds for cell in cells) / len(cells),
         images_per_second=sum(cell.images_per_second for cell in cells) / len(cells),
     )

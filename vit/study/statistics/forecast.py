@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from vit.console import percent
 from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
-from vit.study.statistics.variance_components import Answers, Floats, MeanSquares
+from vit.study.statistics.variance_components import Answers, Floats, Spread
 
 FARTHEST = 4.0  # times the largest size, the end of all forecasts
 TIMES = (1.5, 2.0, 3.0, FARTHEST)
@@ -84,7 +84,7 @@ def _by_images(table: Floats) -> float:
     """Standard error of the mean of a table (k, T) that other test images cause; all of their scatter with one seed."""
     if len(table) < 2:
         return float((table.var() / table.shape[1]) ** 0.5)
-    return MeanSquares.of(table).spread().by_images ** 0.5
+    return Spread.of(table).by_images ** 0.5
 
 
 def _covariance(one: Floats, other: Floats) -> Floats:

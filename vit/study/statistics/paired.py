@@ -235,7 +235,7 @@ def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None =
     p = 2 * float(binom.cdf(fewer, split, 0.5)) - point if only_first != only_second else 1 - point / 2 * (split > 0)
     if groups is not None and (error := _error_of_groups(first_correct, second_correct, groups)):
         widths = abs(only_first - only_second) / len(groups) / (NORMAL_QUANTILE * error)
-        p = max(p, float(p_of_groups(widths, effective_number(groups) or 1.0)))
+        p = max(p, p_of_groups(widths, effective_number(groups) or 1.0))
     return McNemar(only_first, only_second, p)
 
 

@@ -41,13 +41,37 @@ Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of a mean over seeds and test images, in parts."""
+    """The variance of a mean over k seeds and T test images."""
 
     by_seeds: float  # S / k + R / (k T), the part that the scatter of the seeds shows
     by_images: float  # I / T, the part that the scatter of the seeds does not show
     by_both: float  # R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
     num_seeds: int  # k, two or more
     prior: float = 0  # degrees of freedom that other sizes add to the k - 1 of `by_seeds`
+
+    @classmethod
+    def of(cls, values: Floats) -> "Spread":
+        """By analysis of variance of values (k, T), with k and T of two or more."""
+        num_seeds, num_images = values.shape
+        centered = values - values.mean()
+        by_seed, by_image = centered.mean(axis=1), centered.mean(axis=0)
+        of_seeds, of_images = num_images * by_seed @ by_seed, num_seeds * by_image @ by_image
+        rest = max(centered.ravel() @ centered.ravel() - of_seeds - of_images, 0)
+        seeds, images, both = (
+            float(squares / freedom / values.size)
+            for squares, freedom in (
+                (of_seeds, num_seeds - 1),
+                (of_images, num_images - 1),
+                (rest, (num_seeds - 1) * (num_images - 1)),
+            )
+        )
+        return cls(seeds, max(images - both, 0.0), both, num_seeds)
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of two seeds' values over the test images, or 0 where all images agree."""
+        interaction = self.num_seeds * self.by_both
+        return self.by_images / (self.by_images + interaction) if self.by_images + interaction else 0.0
 
     @property
     def freedom(self) -> float:
@@ -74,10 +98,11 @@ class Spread:
         images this happened in 1 of 80 studies, whose p was as small as 1e-15. So p is at least that of seeds without
         an effect, whose variance is `by_both` and is known from all answers.
         """
-        least, (weight, deviation) = self._least_error, self._mixture()
-        normal = 2 * float(ndtr(-abs(value) / least)) if least > 0 else 0.0
-        p = min(max(float(2 * ndtr(-abs(value) / deviation) @ weight), normal), 1.0)
-        return p if groups is None else max(p, float(p_of_groups(abs(value) / self.reach(), groups)))
+        away, least = abs(value), self._least_error
+        weight, deviation = self._mixture()
+        by_scatter = float(2 * ndtr(-away / deviation) @ weight)
+        p = min(max(by_scatter, float(2 * ndtr(-away / least)) if least > 0 else 0.0), 1.0)
+        return p if groups is None else max(p, p_of_groups(away / self.reach(), groups))
 
     def reach(self) -> float:
         """Half the width of the 95 % interval."""
@@ -87,11 +112,11 @@ class Spread:
         for _ in range(6):  # Newton from below never goes too far, because the p value is convex
             away = reach / deviation
             slope = np.exp(-away * away / 2) / deviation @ weight * (2 / np.pi) ** 0.5
-            reach = reach + float((2 * ndtr(-away) @ weight - ALPHA) / slope)
+            reach += float((2 * ndtr(-away) @ weight - ALPHA) / slope)
         return max(reach, NORMAL_QUANTILE * self._least_error)
 
     def _mixture(self) -> tuple[Floats, Floats]:
-        """Probabilities (n,) of standard errors (n,) of the mean, as far as the scatter of seeds and images tells."""
+        """Probabilities (n,) and standard deviations (n,) of the normal distributions that the mean may have."""
         scale, weight = _nodes(self.freedom)
         return weight, np.sqrt(self.by_seeds * scale + self.by_images)
 
@@ -109,51 +134,16 @@ class Spread:
         return replace(self, by_seeds=self.by_seeds - less, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
 
-@dataclass(frozen=True)
-class MeanSquares:
-    """Mean squares of values that were measured on the same seeds and test images."""
-
-    seeds: float
-    images: float
-    interaction: float
-    num_seeds: int
-    num_images: int
-
-    @classmethod
-    def of(cls, values: Floats) -> "MeanSquares":
-        """Analysis of variance of values (k, T), with k and T of two or more."""
-        num_seeds, num_images = values.shape
-        centered = values - values.mean()
-        by_seed, by_image = centered.mean(axis=1), centered.mean(axis=0)
-        seeds, images = num_images * float(by_seed @ by_seed), num_seeds * float(by_image @ by_image)
-        rest = max(float(np.vdot(centered, centered)) - seeds - images, 0.0)
-        freedom_of_seeds, freedom_of_images = num_seeds - 1, num_images - 1
-        interaction = rest / (freedom_of_seeds * freedom_of_images)
-        return cls(seeds / freedom_of_seeds, images / freedom_of_images, interaction, num_seeds, num_images)
-
-    def spread(self) -> Spread:
-        """Spread of the mean of the values."""
-        count = self.num_seeds * self.num_images
-        by_images = max(self.images - self.interaction, 0.0) / count
-        return Spread(self.seeds / count, by_images, self.interaction / count, self.num_seeds)
-
-    def correlation(self) -> float:
-        """Correlation of two seeds' values over the test images, or 0 where all images agree."""
-        images = max(self.images - self.interaction, 0.0) / self.num_seeds
-        return images / (images + self.interaction) if images + self.interaction else 0.0
-
-
 def spread_of(values: Floats, has_folds: bool = False) -> Spread:
     """The spread of the mean of values (k, T) of seeds and test images; with folds, each seed has images of its own.
 
     Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
     is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
     """
-    spread = MeanSquares.of(values).spread()
     if not has_folds:
-        return spread
-    least = float(values.var(axis=1, ddof=1).mean()) / values.size
-    shared = spread.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
+        return Spread.of(values)
+    least = float(values.var(axis=1, ddof=1).mean() / values.size)
+    shared = Spread.of(values).moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
     return replace(shared, by_seeds=max(shared.by_seeds, least), by_images=0.0, by_both=least)
 
 
@@ -175,10 +165,10 @@ def with_shared_scatter(
     return [one.moderated(max(more, one.by_seeds), prior) for one, more in zip(spreads, expected, strict=True)]
 
 
-def p_of_groups(widths: npt.ArrayLike, num_groups: float) -> Floats:
+def p_of_groups(widths: float, num_groups: float) -> float:
     """Two-sided p of a value that is `widths` halves of its interval from 0: Student's t of equally large groups."""
     freedom = max(num_groups - 1, 1.0)
-    return np.asarray(2 * stdtr(freedom, -np.asarray(widths) * stdtrit(freedom, 1 - ALPHA / 2)))
+    return float(2 * stdtr(freedom, -widths * stdtrit(freedom, 1 - ALPHA / 2)))
 
 
 def mean_error(
