@@ -37,11 +37,8 @@ def test_fractions_in_percent(interval, words):
     assert percent_text(interval) == words
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"), [(1, 2, "1 to 2"), (None, 2, "2 or less"), (1, None, "1 or more"), (None, None, "")]
-)
-def test_an_open_end_of_an_interval(low, high, words):
-    assert ends(Interval(1.5, low, high), lambda value: f"{value:g}") == words
+def test_the_ends_of_an_interval():
+    assert [ends(Interval(1.5, *both), lambda value: f"{value:g}") for both in ((1, 2), (None, None))] == ["1 to 2", ""]
 
 
 @pytest.mark.parametrize(("sizes", "words"), [([100], "100"), ([100, 300, 1000], "100, 300 and 1,000")])

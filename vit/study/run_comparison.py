@@ -167,15 +167,14 @@ class RunPair:
     """The first run and another one, over the test images alone."""
 
     other: FinishedRun
-    gap: Interval  # accuracy of the first run minus that of the other one
+    gap: Metric  # accuracy of the first run minus that of the other one
     test: McNemar  # McNemar's test, or with groups of images also theirs
     p_adjusted: float  # its p, corrected for all pairs (Hochberg)
 
     @property
     def is_between(self) -> bool:
         """Whether the interval leaves out 0, and the test, which is stricter, does not tell the runs apart."""
-        low, high = self.gap.low or 0.0, self.gap.high or 0.0
-        return (low > 0 or high < 0) and self.test.p >= ALPHA
+        return (self.gap.low > 0 or self.gap.high < 0) and self.test.p >= ALPHA
 
 
 @dataclass(frozen=True)

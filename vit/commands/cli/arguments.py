@@ -67,8 +67,8 @@ def check_models(models: Sequence[str], engine: EngineName, device: str, unfinis
 
 def in_points(gap: "Interval", unit: str = " points") -> str:
     """A difference of accuracies, with its interval where both ends are known."""
-    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
-    return f"{100 * gap.value:+z.2f}{unit}{around}"
+    around = " to ".join(f"{100 * end:+z.2f}" for end in gap.ends or ())
+    return f"{100 * gap.value:+z.2f}{unit}{f' ({around})' * bool(around)}"
 
 
 def path_text(path: StrPath | None) -> str | None:

@@ -65,14 +65,12 @@ def write(
         fitted_on = measured.split if measure is None else None
         answers = export_int8(trained, format, path, images, scored, progress.update, fitted_on)
     gap = paired_gap(answers.reference, answers.correct, answers.groups)
-    assert gap.low is not None
-    assert gap.high is not None
     cost = Int8Cost(
         measured,
         len(answers.correct),
         Metric.share(answers.correct, answers.groups),
         Metric.share(answers.reference, answers.groups),
-        Metric(gap.value, gap.low, gap.high),
+        gap,
         answers.temperature not in (None, answers.before),
         number_of(answers.groups),
     )

@@ -34,6 +34,11 @@ class Interval:
     low: float | None
     high: float | None
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of the interval, or None without one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Metric(Interval):

@@ -17,9 +17,8 @@ from vit.report.page.figures import confusion_matrix
 from vit.report.page.page import scripts, with_next_steps, write_new_page, write_page
 from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_pictures import Cards, describe_changed, pixels_of
-from vit.report.studies.study_figures import NAME, bars, ends, scaled
-from vit.study.answer.wording import Cell, complement, percents, value_text
-from vit.study.answer.wording import ends as interval_ends
+from vit.report.studies.study_figures import NAME, bars, scaled
+from vit.study.answer.wording import Cell, complement, ends, percents, value_text
 from vit.study.crossval import CrossvalResult
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.run_comparison import FinishedRun, RunComparison
@@ -38,7 +37,7 @@ def difference_figure(first: str, found: Sequence[tuple[str, Interval, float]]) 
     for row, (gap, (*_, p)) in enumerate(zip(shown, found, strict=True)):
         fill = color if p < ALPHA else "white"
         axes.errorbar([gap.value], [row], xerr=bars(gap), fmt=marker, color=color, markerfacecolor=fill, capsize=2.5)
-    reach = max([1.0, *(abs(end) for gap in shown for end in ends(gap))])
+    reach = max([1.0, *(abs(end) for gap in shown for end in (gap.value, *(gap.ends or ())))])
     axes.axvline(0, color="0.4", linewidth=0.9, zorder=0)
     axes.set_yticks(range(len(found)), [plain(name, NAME) for name, *_ in found])
     axes.set(ylim=(len(found) - 0.4, -1.0), xlim=(-1.15 * reach, 1.15 * reach))
@@ -186,7 +185,7 @@ def _answer_over_seeds(first: str, other: str, one: Difference | None, several: 
 
 def _answer(first: str, other: str, gap: Interval, p: float, several: bool, over: str) -> str:
     """The answer of one comparison; p is corrected where there are several comparisons, and the interval is not."""
-    low, high = (0.0 if end is None else end for end in (gap.low, gap.high))
+    low, high = gap.ends or (0.0, 0.0)
     is_open = p >= ALPHA
     disagrees = is_open and (low > 0 or high < 0)
     shown = p_value(p)
@@ -213,7 +212,7 @@ def _summary(comparison: RunComparison) -> list[str]:
 
 
 def _cell(gap: Interval) -> Cell:
-    return f"{100 * gap.value:+z.2f}", interval_ends(gap, lambda end: f"{100 * end:+z.2f}")
+    return f"{100 * gap.value:+z.2f}", ends(gap, lambda end: f"{100 * end:+z.2f}")
 
 
 def _group_row(name: str, one: Difference | None) -> tuple[str, str, Cell, str, str]:

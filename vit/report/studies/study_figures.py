@@ -76,7 +76,7 @@ def variants(findings: Findings) -> Figure:
         mean = scaled(point.mean, 100, least)
         axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
         axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
-        shown += [*errors, mean.value, max(ends(mean))]
+        shown += [*errors, mean.value, max(mean.ends or (mean.value,))]
     _log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25)
     axes.set_yticks(range(count), [plain(series.name, _LONG_NAME) for series in findings.series])
     axes.set_ylim(count - 0.5, -0.5)
@@ -104,8 +104,8 @@ def gaps(findings: Findings) -> Figure:
             axes.errorbar(*at, fmt="o", color=color, markerfacecolor=fill, capsize=2.5)
         # the interval of two seeds can be far wider than the gaps, so it may leave the frame
         widest = 5 * max([0.2, *(abs(gap.value) for gap in shown)])
-        low = max(min([0, *(end for gap in shown for end in ends(gap))]), -widest)
-        high = min(max([0, *(end for gap in shown for end in ends(gap))]), widest)
+        low = max(min([0, *(end for gap in shown for end in (gap.value, *(gap.ends or ())))]), -widest)
+        high = min(max([0, *(end for gap in shown for end in (gap.value, *(gap.ends or ())))]), widest)
         margin = 0.22 * (high - low or 1.0)  # for the words
         axes.set_ylim(low - margin, high + margin)
         axes.axhline(0, color="0.4", linewidth=0.9, zorder=0)
@@ -148,7 +148,7 @@ def _curve(
     means = [interval.value for interval in around]
     sizes = [point.num_images * shifts[0] for point in points]
     # the interval of two seeds can be as wide as the axis, so it may leave the frame
-    shown += [min(max(end, min(means) / 4), 4 * max(means)) for interval in around for end in ends(interval)]
+    shown += [min(max(end, min(means) / 4), 4 * max(means)) for interval in around for end in interval.ends or ()]
     reach = np.hstack([bars(interval) for interval in around])
     axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
     axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
@@ -182,12 +182,6 @@ def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[in
     )
 
 
-def ends(interval: Interval) -> list[float]:
-    """Value, low and high, without those that are None or infinite."""
-    values = (interval.value, interval.low, interval.high)
-    return [value for value in values if value is not None and np.isfinite(value)]
-
-
 def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interval:
     """The interval times a factor, each number of at least `least` before."""
     low, high = (None if end is None else factor * max(end, least) for end in (interval.low, interval.high))
@@ -195,10 +189,9 @@ def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interva
 
 
 def bars(interval: Interval) -> npt.NDArray[np.float64]:
-    """(2, 1) lengths of an error bar below and above the value, or NaN for an open end."""
-    below = np.nan if interval.low is None else max(interval.value - interval.low, 0.0)
-    above = np.nan if interval.high is None else max(interval.high - interval.value, 0.0)
-    return np.array([[below], [above]])
+    """(2, 1) lengths of an error bar below and above the value, or NaN without an interval."""
+    low, high = interval.ends or (np.nan, np.nan)
+    return np.array([[interval.value - low], [high - interval.value]])
 
 
 def label(name: str) -> str:

@@ -70,10 +70,10 @@ def guesses(point: Point, protocol: Protocol) -> str:
     One seed has the interval of its test images.
     """
     chance, error, images = chance_error(protocol), point.mean, protocol.get("images")
-    if error.high is None and isinstance(images, Mapping):
+    if error.ends is None and isinstance(images, Mapping):
         num_tested = int(str(protocol.get("test_groups", images["test"])))
         error = Metric.fraction(round(error.value * num_tested), num_tested)
-    if chance is None or (error.value if error.high is None else error.high) < chance:
+    if chance is None or max(error.ends or (error.value,)) < chance:
         return ""
     return f"its error is {percent_text(error)}, and that of always guessing the most common class {100 * chance:.3g} %"
 

@@ -100,10 +100,11 @@ def _which(
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     best, other = (first, second) if last.gap.value < 0 else (second, first)
     size = f"{wording.points_text(abs(last.gap.value))} points fewer errors than {other}"
-    if last.gap.low is None or last.gap.high is None:
-        return f"Not tested, from one seed: {best} makes {size} {at}."
+    if last.gap.ends is None:
+        found = f"{best} makes {size}" if last.side else f"{first} and {second} make equally many errors"
+        return f"Not tested, from one seed: {found} {at}."
     if last.is_significant:
-        low, high = sorted((abs(last.gap.low), abs(last.gap.high)))
+        low, high = sorted(map(abs, last.gap.ends))
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
         more = f"; {better} more beat{'s' * (better == 1)} {other}" if by_answer(lead)[0] == 0 and better > 0 else ""
         start = f"In short trainings {best} makes" if is_short else f"Use {best}:"
@@ -133,7 +134,7 @@ def _which(
 
 def _farthest(gap: Interval) -> float:
     """The largest difference, of either sign, that an interval holds."""
-    return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
+    return 1.0 if gap.ends is None else max(map(abs, gap.ends))
 
 
 def _more_images(series: Series) -> str:
@@ -156,16 +157,16 @@ def _more_images(series: Series) -> str:
 def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
     """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
     fall, points = gain.fall, gain.points
-    if fall.low is None or fall.high is None or points.low is None or points.high is None:
-        fell = f"{'fell' if fall.value >= 0 else 'rose'} by {percent(abs(fall.value), 0)}"
-        return "Untested, one seed", f"the errors of {name} {fell}"
-    of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
+    if fall.ends is None or points.ends is None:
+        change = f"{'fell' if fall.value > 0 else 'rose'} by {percent(abs(fall.value), 0)}"
+        return "Untested, one seed", f"the errors of {name} {change if fall.value else 'did not change'}"
+    of_twice = 1 - (1 - min(fall.ends[1], 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
     kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
     # few wrong images: the tested points leave out 0, and the ratio's interval does not
-    if gain.p >= ALPHA or fall.low < 0 < fall.high:
+    if gain.p >= ALPHA or fall.ends[0] < 0 < fall.ends[1]:
         kind = "No" if gain.p < ALPHA and points.value < 0 else kind
-        return kind, f"{name} makes {wording.describe_ends(points.low, points.high, is_claim=gain.p < ALPHA)}"
-    low, high = sorted((100 * abs(fall.low), 100 * abs(fall.high)))
+        return kind, f"{name} makes {wording.describe_ends(*points.ends, is_claim=gain.p < ALPHA)}"
+    low, high = sorted(100 * abs(end) for end in fall.ends)
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
     return kind, f"the errors of {name} {fell} by {percent(abs(fall.value), 0)} ({low:.0f} to {high:.0f})"
 

@@ -77,11 +77,8 @@ def percent_text(error: Interval) -> str:
 
 
 def ends(interval: Interval, show: Callable[[float], str]) -> str:
-    """The interval without its value. The text is empty where both ends are None."""
-    low, high = interval.low, interval.high
-    if low is None:
-        return "" if high is None else f"{show(high)} or less"
-    return f"{show(low)} or more" if high is None else f"{show(low)} to {show(high)}"
+    """The interval without its value; empty without one."""
+    return " to ".join(map(show, interval.ends or ()))
 
 
 def short_percents(interval: Interval) -> str:
@@ -97,7 +94,7 @@ def points_text(share: float) -> str:
 
 def describe_gap(comparison: Comparison, gap: Interval) -> str:
     """'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more', with the likely better network first."""
-    low, high = gap.low or 0.0, gap.high or 0.0
+    low, high = gap.ends or (0.0, 0.0)
     if high >= -low:
         return f"{comparison.second} makes {describe_ends(low, high, f' than {comparison.first}')}"
     return f"{comparison.first} makes {describe_ends(-high, -low, f' than {comparison.second}')}"
@@ -170,7 +167,7 @@ def outcome(comparison: Comparison) -> str:
     ending = f" With {listed(untested)} images they have one seed in common, too few for a test." if untested else ""
     if sum(one.is_tested for one in differences) < 2:
         return f"{first} and {second} share too few sizes with two seeds or more to say what changes with size."
-    if comparison.verdict == "crossing" and comparison.crossing is not None:
+    if comparison.crossing is not None:
         return _crossing(comparison, comparison.crossing) + ending
     if comparison.verdict in ("first ahead", "second ahead"):
         ahead, behind = (first, second) if comparison.verdict == "first ahead" else (second, first)
@@ -207,18 +204,18 @@ def _crossing(comparison: Comparison, crossing: Metric) -> str:
 def trend(comparison: Comparison) -> str:
     """Which of two series gains more from more images, by the test of the slope. Empty without an interval."""
     slope = comparison.slope
-    if slope is None or slope.low is None or slope.high is None:
+    if slope is None or slope.ends is None:
         return ""
     ratio = f"the ratio of errors ({comparison.first} over {comparison.second})"
     if comparison.slope_p >= ALPHA:
         return f"Neither is shown to gain more from more images: {ratio} does not change measurably."
     sizes = [one.num_images for one in comparison.differences]  # nothing beyond them was measured
     tens = math.log10(sizes[-1] / sizes[0])
-    value, low, high = (f"{np.exp(tens * end):.2f}" for end in (slope.value, slope.low, slope.high))
+    value, low, high = (f"{np.exp(tens * end):.2f}" for end in (slope.value, *slope.ends))
     gains = comparison.second if slope.value > 0 else comparison.first
     is_closing = slope.value * sum(math.log(one.ratio.value) for one in comparison.differences) < 0
     caution = "; a shrinking gap alone is not evidence of a crossover"
     return (
         f"More images help {gains} more: from {sizes[0]:,} to {sizes[-1]:,} images {ratio} became {value} times as "
-        f"large (95 % interval {low} to {high}){caution * (is_closing and comparison.verdict != 'crossing')}."
+        f"large (95 % interval {low} to {high}){caution * (is_closing and comparison.crossing is None)}."
     )

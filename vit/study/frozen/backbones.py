@@ -9,7 +9,7 @@ from vit.atomic_files import atomic_write
 from vit.console import percent
 from vit.csv_files import new_table, records
 from vit.errors import DataError, explained
-from vit.study.answer.wording import complement, percents
+from vit.study.answer.wording import complement, ends, percents
 from vit.study.findings import ALPHA, Findings, Interval
 
 TITLES = (
@@ -42,14 +42,14 @@ class Backbone:
     @property
     def is_tested(self) -> bool:
         """Whether two seeds or more are shared with the most accurate backbone, and that is another one."""
-        return self.behind is not None and self.behind.low is not None
+        return self.behind is not None and self.behind.ends is not None
 
     def cells(self) -> tuple[str, ...]:
         """The row of a table with the columns `TITLES`."""
         gap = self.behind
-        behind = f"{100 * gap.value:z.2f}" if gap and (gap.value or gap.low is not None) else ""
-        if gap and gap.low is not None and gap.high is not None:
-            behind += f" ({100 * gap.low:z.2f} to {100 * gap.high:z.2f})"
+        behind = f"{100 * gap.value:z.2f}" if gap and (gap.value or gap.ends) else ""
+        if gap and gap.ends:
+            behind += f" ({ends(gap, lambda end: f'{100 * end:z.2f}')})"
         return (
             self.name,
             _percent_cell(self.accuracy),
@@ -140,7 +140,7 @@ def conditions(found: Sequence[Backbone]) -> str:
             f"other test images, not other training images.{chosen}"
         )
     seeds = f"{best.num_seeds} seed{'s' * (best.num_seeds != 1)}"
-    if best.accuracy.low is None:
+    if best.accuracy.ends is None:
         return f"{at}, {seeds}: without intervals. Give --seeds 2 or more."
     return f"{at}, {seeds}. The 95 % intervals cover other training images and other test images.{chosen}"
 

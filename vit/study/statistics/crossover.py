@@ -37,10 +37,8 @@ def compare_with_first(
     comparisons = []
     for second, theirs in others:
         measured = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
-        slope_p, outcome, crossing = next(adjusted), _outcome(measured), None
-        if outcome == "crossing":
-            crossing = _crossing(measured)
-            outcome = "crossing" if crossing else "not resolved"
+        slope_p, outcome = next(adjusted), _outcome(measured)
+        crossing = _crossing(measured) if outcome == "crossing" else None
         unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared[second]})
         slope, _ = slopes[second]
         comparisons.append(Comparison(first, second, measured, outcome, crossing, slope, slope_p, unshared=unshared))
@@ -70,7 +68,7 @@ def _outcome(measured: list[Difference]) -> Outcome:
     return "crossing" if changes == 1 else "not resolved"
 
 
-def _crossing(measured: list[Difference]) -> Metric | None:
+def _crossing(measured: list[Difference]) -> Metric:
     """Number of images at which the log ratio of the errors, interpolated linearly in log n, changes its sign.
 
     The ends of the 95 % interval are measured sizes: the last at which the one series is still ahead at 2.5 %, and the
@@ -82,19 +80,17 @@ def _crossing(measured: list[Difference]) -> Metric | None:
     stop = min(one.num_images for one in significant if one.side != side)
     inside = [one for one in measured if start <= one.num_images <= stop and one.is_tested]
     value = _descent(np.log([one.num_images for one in inside]), side * np.log([one.ratio.value for one in inside]))
-    if value is None:
-        return None
     before = itertools.takewhile(lambda one: one.p < ALPHA and one.side == side, inside)
     behind = itertools.takewhile(lambda one: one.p < ALPHA and one.side != side, reversed(inside))
     low, high = ([one.num_images for one in ahead][-1] for ahead in (before, behind))
     return Metric(float(np.exp(value)), float(low), float(high))
 
 
-def _descent(logs: Floats, means: Floats) -> float | None:
-    """Where a broken line descends through zero: the median of several such points, None without one."""
+def _descent(logs: Floats, means: Floats) -> float:
+    """Where a broken line from above zero to below descends through it: the median of several such points."""
     steps = zip(itertools.pairwise(logs), itertools.pairwise(means), strict=True)
     zeros = [a + (b - a) * before / (before - after) for (a, b), (before, after) in steps if before > 0 >= after]
-    return float(np.median(zeros)) if zeros else None
+    return float(np.median(zeros))
 
 
 def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:

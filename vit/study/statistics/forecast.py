@@ -162,8 +162,9 @@ def _for_target(
     error = 1 - target + _ROUNDING
     for point in points:
         if point.mean.value <= error:
-            doubt = point.mean.high is None or point.mean.high > error
-            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {_error_text(point.mean)}"
+            doubt = point.mean.ends is None or point.mean.ends[1] > error
+            found = f"error {short_percents(point.mean)}"
+            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {found}"
     if curve is None:
         return None, why
     largest = float(curve.sizes[-1])

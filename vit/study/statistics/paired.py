@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.findings import Difference, Gain, Interval, MarginOfError
+from vit.study.findings import Difference, Gain, Interval, MarginOfError, Metric
 from vit.study.statistics.variance_components import (
     LEAST_SHARED,
     Answers,
@@ -245,7 +245,7 @@ def _error_of_groups(first: Bools, second: Bools, groups: Labels) -> float:
     return float(variance_of_sum(values - values.mean(), groups) ** 0.5 / len(values))
 
 
-def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> Interval:
+def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> Metric:
     """Accuracy of the first minus accuracy of the second on the same images (T,), with Tango's score interval.
 
     Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
@@ -261,7 +261,7 @@ def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | Non
         reach, units = NORMAL_QUANTILE * error, count
     ends = [_tango_end(table.only_first * units / count, table.only_second * units / count, units, side)
             for side in (-1.0, 1.0)]  # fmt: skip
-    return Interval(value, max(min(ends[0], value - reach), -1.0), min(max(ends[1], value + reach), 1.0))
+    return Metric(value, max(min(ends[0], value - reach), -1.0), min(max(ends[1], value + reach), 1.0))
 
 
 def _tango_end(only_first: float, only_second: float, count: float, limit: float) -> float:
