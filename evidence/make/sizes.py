@@ -116,7 +116,7 @@ def curve_numbers(kept: Kept) -> dict[str, list[list[float | None]]]:
         ends = [(*point.errors, point.mean.low, point.mean.high) for point in series.points]
         rows = [[None if value is None else round(value, 6) for value in row] for row in ends]
         found[series.name] = [[point.num_images, *row] for point, row in zip(series.points, rows, strict=True)]
-        if series.forecast is not None:
+        if len(series.points) > 1:
             ahead = [(row.num_images, row.error, row.low, row.high) for row in series.forecast.expected]
             found[f"{series.name}, forecast"] = [[round(value, 6) for value in row] for row in ahead]
     return found

@@ -115,10 +115,10 @@ def around(values: np.ndarray) -> Interval:
     return Interval(mean, mean - reach, mean + reach)
 
 
-def forecast_of(name: str, curve: tuple[float, float, float], sizes: Sequence[int], given: bool) -> Forecast | None:
+def forecast_of(name: str, curve: tuple[float, float, float], sizes: Sequence[int], given: bool) -> Forecast:
     """The true curve with a band that widens."""
     if len(sizes) < 2:
-        return None
+        return Forecast(sizes[-1], "only one size was measured", [], [], [], [], [], [], None, "x")
     a, b, c = curve
     places = np.geomspace(sizes[-1], 4 * sizes[-1], 20)
     mean = (a + b * places**c) * given

@@ -95,7 +95,8 @@ def test_groups_of_test_images_widen_the_forecast_of_one_seed():
 
 
 def test_one_size_has_no_forecast():
-    assert forecast_of(made(law, sizes=(250,))) is None
+    found = forecast_of(made(law, sizes=(250,)), target=0.999)
+    assert not found.expected and found.refusal == "no forecast, because only one size was measured"
 
 
 @pytest.mark.parametrize(
@@ -174,6 +175,7 @@ def test_a_target_that_is_reached_has_its_interval(target, words):
 
 def test_no_forecast_where_the_last_step_changed_the_length():
     found = forecast_of(made(law), {250: 100, 500: 100, 1000: 100, 2000: 300}, target=0.95)
-    assert found.why.startswith("with fewer than 2,000 images the lengths") and found.refusal == found.why
+    assert found.why.startswith("with fewer than 2,000 images the lengths")
+    assert found.refusal == f"no forecast, because {found.why}"
     assert found.expected == found.sizes == [] and found.at_twice is None and backtest_summary(found) == ""
     assert forecast_of(made(law, sizes=SIZES[2:]), {1000: 100, 2000: 300}).expected, "two sizes have no other length"

@@ -274,7 +274,8 @@ def test_a_target_is_a_next_step():
 def test_few_runs():
     one = summarize([run("vit", 100, 0, 3000)], {}, [], 0.9)
     assert one.answer[0] == "Only one network was measured; test error: vit 30.0 % with 100 images."
-    assert one.answer[1].startswith("Not known") and one.series[0].forecast is None
+    assert one.answer[1].startswith("Not known") and not one.forecasts
+    assert one.next_steps == ["For an accuracy of 90 %, vit: no forecast, because only one size was measured."]
     two = summarize([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
     assert two.answer[0] == "Not tested, from one seed: cnn makes 10.0 points fewer errors than vit with 100 images."
     assert "give --seeds 3 or more" in two.next_steps[0]

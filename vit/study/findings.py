@@ -163,7 +163,12 @@ class Series:
     flops: int
     points: list[Point]
     gains: list[Gain]  # steps to the largest size, the widest first
-    forecast: Forecast | None
+    forecast: Forecast
+
+    @property
+    def at(self) -> dict[int, Point]:
+        """{number of training images: what was measured there}."""
+        return {point.num_images: point for point in self.points}
 
 
 @dataclass(frozen=True)
@@ -251,11 +256,16 @@ class Findings(VerdictText):
 
     @property
     def forecasts(self) -> list[Expected]:
-        return [row for one in self.series if one.forecast for row in one.forecast.expected]
+        return [row for one in self.series for row in one.forecast.expected]
+
+    @property
+    def at_twice(self) -> dict[str, Interval]:
+        """{series: error that is expected with twice the largest size}, of those with such a forecast."""
+        return {row.series: row.interval for row in self.forecasts if row.num_images == 2 * self.sizes[-1]}
 
     @property
     def backtest(self) -> list[Backtest]:
-        return [row for one in self.series if one.forecast for row in one.forecast.backtest]
+        return [row for one in self.series for row in one.forecast.backtest]
 
     @property
     def sizes(self) -> list[int]:

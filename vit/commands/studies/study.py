@@ -83,9 +83,8 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     write_json(study.summary_path, to_json(findings))
     for line in filter(None, (f"\n{about}", *findings.answer, findings.trend)):
         reporter.line(line)
-    errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}
-    rows = [(f"{size:,}", *(percent(means[size].value, 1) for means in errors.values())) for size in sizes]
-    reporter.table(("images", *errors), rows)
+    rows = [(f"{size:,}", *(percent(one.at[size].mean.value, 1) for one in findings.series)) for size in sizes]
+    reporter.table(("images", *(one.name for one in findings.series)), rows)
     reporter.facts([("figure", str(study.curve_path)), ("report", str(study.report_path))])
 
 

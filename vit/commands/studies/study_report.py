@@ -42,29 +42,25 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     reporter.line()
     for sentence in filter(None, (*findings.answer, findings.trend)):
         reporter.line(sentence)
-    points = [{point.num_images: point for point in series.points} for series in findings.series]
-    sizes = sorted({images for own in points for images in own})
+    sizes, twice = findings.sizes, findings.at_twice
     length = describe_budget(findings.protocol)
     title = f"Test error in % on {findings.test_images}: mean over the seeds, 95 % interval"
     reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
     if left_out := findings.protocol.get("left_out"):
         reporter.line(f"without {left_out}")
     if len(sizes) == 1:
-        errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
+        errors = [(series.name, _error(series.points[0])) for series in findings.series]
         reporter.table(("series", f"{sizes[0]:,} images"), errors)
     else:
-        rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
-        twice = 2 * findings.sizes[-1]
-        expected = {row.series: short_percents(row.interval) for row in findings.forecasts if row.num_images == twice}
-        if expected:
-            texts = [expected.get(series.name, "-").replace(" %", "") for series in findings.series]
-            rows.append((f"{twice:,} (forecast)", *texts))
+        rows = [(f"{images:,}", *(_error(series.at.get(images)) for series in findings.series)) for images in sizes]
+        if twice:
+            texts = [short_percents(twice[one.name]) if one.name in twice else "-" for one in findings.series]
+            rows.append((f"{2 * sizes[-1]:,} (forecast)", *(text.replace(" %", "") for text in texts)))
         reporter.table(("images", *(series.name for series in findings.series)), rows)
     reporter.line()
-    forecasts = {series.name: series.forecast for series in findings.series if series.forecast is not None}
     if findings.target is not None:
-        for name, forecast in forecasts.items():
-            reporter.line(describe_target(forecast, findings.target, name))
+        for series in findings.series:
+            reporter.line(describe_target(series.forecast, findings.target, series.name))
     steps = [("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")]
     reporter.facts([*further_lines(findings), *steps])
     for warning in findings.warnings:

@@ -28,7 +28,7 @@ from vit.inference.scores.scored_images import Bools
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95 % interval; an end that the data do not bound is None."""
+    """A value with its 95 % interval; both ends are None where the data do not bound it."""
 
     value: float
     low: float | None

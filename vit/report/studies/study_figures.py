@@ -28,7 +28,7 @@ def learning_curves(findings: Findings) -> Figure:
     """
     figure, axes = plot(9, 5.2)
     sizes, least = findings.sizes, 0.5 / findings.num_test_images
-    forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
+    forecasts = [series.forecast for series in findings.series if series.forecast.sizes]
     end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
     size_axis(axes, sizes, end)
     if forecasts:  # a gray label at the end of all estimates
@@ -152,8 +152,8 @@ def _curve(
     reach = np.hstack([bars(interval) for interval in around])
     axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
     axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
-    if series.forecast is not None and series.forecast.sizes:  # a wide band may leave the frame
-        forecast = series.forecast
+    forecast = series.forecast
+    if forecast.sizes:  # a wide band may leave the frame
         mean, low, high = (100 * np.maximum(values, least) for values in (forecast.mean, forecast.low, forecast.high))
         axes.plot(forecast.sizes, mean, color=color, linewidth=1.3, linestyle="--")
         axes.fill_between(forecast.sizes, low, high, color=color, alpha=0.12, linewidth=0)

@@ -57,8 +57,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
     protocol, sizes, series = findings.protocol, findings.sizes, findings.series
-    points = {one.name: {point.num_images: point for point in one.points} for one in series}
-    errors = [(f"{size:,}", [_error(at_sizes.get(size)) for at_sizes in points.values()]) for size in sizes]
+    errors = [(f"{size:,}", [_error(one.at.get(size)) for one in series]) for size in sizes]
     all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
@@ -89,10 +88,10 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "forecasts": [
             (one.name, [wording.percents(row.interval) for row in one.forecast.expected], one.forecast.why)
             for one in series
-            if one.forecast is not None
+            if len(sizes) > 1
         ],
         "forecast_sizes": [f"{times:g} times" for times in TIMES],
-        "prices": [(one, [points[one.name].get(size) for size in sizes]) for one in series],
+        "prices": [(one, [one.at.get(size) for size in sizes]) for one in series],
         "failed": [(cell, RunLayout(Path(cell.folder)).log_path.as_posix()) for cell in findings.failed],
         "backbones": [one.cells() for one in backbones],
         "backbone_titles": TITLES,
@@ -122,11 +121,10 @@ def _networks(series: Sequence[Series]) -> str:
 
 def _table(findings: Findings, errors: Rows) -> Rows:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
-    rows = errors[-2:]
-    largest = 2 * findings.sizes[-1]
-    forecasts = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
-    if forecasts and len(findings.sizes) > 1:
-        rows.append((f"{largest:,} (forecast)", [forecasts.get(series.name, ("", "")) for series in findings.series]))
+    rows, twice = errors[-2:], findings.at_twice
+    if twice:
+        texts = [wording.percents(twice[one.name]) if one.name in twice else ("", "") for one in findings.series]
+        rows.append((f"{2 * findings.sizes[-1]:,} (forecast)", texts))
     return rows
 
 

@@ -48,7 +48,7 @@ def verdict(
         ahead = lead.second if lead.differences[-1].gap.value > 0 else lead.first
         best = next(one for one in pair if one.name == ahead)
     steps = [
-        *([wording.describe_target(best.forecast, target, best.name)] if target is not None and best.forecast else []),
+        "" if target is None else wording.describe_target(best.forecast, target, best.name),
         _what_would_narrow(comparisons, protocol),
         "The same 'vit study' command tries the failed cells again." if failed else "",
     ]
@@ -141,10 +141,11 @@ def _more_images(series: Series) -> str:
     """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
     twice = None if series.forecast is None else series.forecast.at_twice
     if not series.gains:
-        return "Not known: the effect of more images needs two sizes that share a seed; give two or more --sizes."
-    ahead = "" if twice is None else f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
-    if twice is None and series.forecast is not None:
-        ahead = "; no forecast, because the lengths of the trainings changed"
+        fix = "" if len(items(protocol.get("sizes"))) > 1 else "; give two or more --sizes"  # other cells have failed
+        return f"Not known: the effect of more images needs two sizes that share a seed{fix}."
+    ahead, twice = "; no forecast, because the lengths of the trainings changed", series.forecast.at_twice
+    if twice is not None:
+        ahead = f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
     gain = series.gains[-1]
     kind, changed = _gain_text(series.name, gain)
     helped = [step for step in series.gains if step.p < ALPHA and step.fall.value > 0]

@@ -148,8 +148,7 @@ def backtest_summary(forecast: Forecast) -> str:
 
 def further_lines(findings: Findings) -> list[tuple[str, str]]:
     """What the answer rests on, a line each with its name: back-tests, conditions, cost and notes."""
-    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
-    lines = [("back-test", text) for text in tested]
+    lines = [("back-test", backtest_summary(series.forecast)) for series in findings.series]
     lines += [("conditions", findings.conditions), ("cost", findings.cost)]
     lines += [("note", text) for text in findings.notes]
     return [(name, text) for name, text in lines if text]

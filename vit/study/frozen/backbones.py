@@ -122,9 +122,9 @@ def _tested(best: Backbone, others: Sequence[Backbone]) -> str:
 
 def accuracies(findings: Findings, sizes: Sequence[int], names: Sequence[str]) -> list[tuple[str, ...]]:
     """A row for each backbone: its name, and the test accuracy of its linear probes at every size, in %."""
-    points = {series.name: {point.num_images: point.mean for point in series.points} for series in findings.series}
+    at = {series.name: series.at for series in findings.series}
     return [
-        (name, *(_percent_cell(complement(points[name][size])) if size in points[name] else "-" for size in sizes))
+        (name, *(_percent_cell(complement(at[name][size].mean)) if size in at[name] else "-" for size in sizes))
         for name in names
     ]
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.console import percent
+from vit.study.answer.wording import short_percents
 from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
 from vit.study.statistics.variance_components import Answers, Floats, Spread
 
@@ -96,20 +96,21 @@ def _covariance(one: Floats, other: Floats) -> Floats:
 
 def forecast(
     series: str, wrong: Answers, points: Sequence[Point], steps: Mapping[int, int], target: float | None
-) -> Forecast | None:
+) -> Forecast:
     """What a series would reach with more images, and what the same method would have said before the last sizes.
 
-    None with one size. No number is given where the last two sizes trained for lengths of another kind.
+    No number is given with one size, or where the last two sizes trained for lengths of another kind.
 
     Args:
         steps: optimizer steps at each size; empty where heads are fitted until they no longer change.
     """
-    if len(wrong) < 2:
-        return None
     used = last_regime(sorted(wrong), steps)
-    largest = used[-1]
-    if len(used) == 2 < len(wrong):  # two sizes do not show that the second has the length of its own kind
+    largest, why = used[-1], ""
+    if len(wrong) < 2:
+        why = "only one size was measured"
+    elif len(used) == 2 < len(wrong):  # two sizes do not show that the second has the length of its own kind
         why = f"with fewer than {largest:,} images the lengths of the trainings grew in another way"
+    if why:
         return Forecast(largest, why, [], [], [], [], [], [], *_for_target(target, points, None, why))
     curve = MeasuredCurve.of({size: wrong[size] for size in used})
     grid = np.geomspace(largest, FARTHEST * largest, 30)
@@ -166,17 +167,13 @@ def _for_target(
             found = f"error {short_percents(point.mean)}"
             return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {found}"
     if curve is None:
-        return None, why
+        return None, f"no forecast, because {why}"
     largest = float(curve.sizes[-1])
     grid = np.geomspace(largest, FARTHEST * largest, 400)
     center, low, high = curve.expected(grid)
     if low[-1] > error:
         last = Interval(float(center[-1]), float(low[-1]), float(high[-1]))
-        return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_text(last)}"
+        expected = f"{FARTHEST:g} times the largest size: error {short_percents(last)}"
+        return None, f"not with {grid[-1]:,.0f} images, {expected}"
     likely = round(grid[np.argmax(center <= error)]) if center[-1] <= error else None
     return (round(grid[np.argmax(low <= error)]), likely), ""
-
-
-def _error_text(error: Interval) -> str:
-    around = "" if error.low is None or error.high is None else f" ({100 * error.low:.1f} to {100 * error.high:.1f})"
-    return f"error {percent(error.value, 1)}{around}"
