@@ -74,7 +74,7 @@ def test_a_study_becomes_an_answer_a_table_and_files(folder, capsys):
     [
         ({}, "predict {0}/cells/{1} FOLDER_OF_IMAGES"),
         ({"right": "all its known labels are given"}, "evaluate {0}/cells/{1}"),
-        ({"classes": 2, COMMONEST: 0.95}, "evaluate {0}/cells/{1}"),  # it may only guess
+        ({COMMONEST: 0.95}, "evaluate {0}/cells/{1}"),  # it may only guess
     ],
 )
 def test_the_next_command_is_one_that_takes_these_runs(folder, capsys, protocol, command):

@@ -159,6 +159,7 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
         "--sizes", "20,40", "--seeds", 2, "--budget", "steps:4", "--jobs", 1, "--wandb", "off", "--out", tmp_path,
     ).ok()  # fmt: skip
     assert "all its known labels" in answer.out and "exact match" in answer.err, answer.err
+    assert "always guessing the most common labels" in answer.out, answer.out  # four steps teach nothing
     study = tmp_path / "tints"
     assert answer.out.splitlines()[-1].startswith(f"Next: vit report {study} --target")
     summary = json.loads((study / "summary.json").read_text())

@@ -223,7 +223,7 @@ def test_forecasts_and_back_tests_are_rows_of_the_summary():
 
 def test_networks_that_have_not_learned_are_called_so():
     """Two networks that guess were "not to be told apart", like two good ones."""
-    ten = {**PROTOCOL, "classes": 10}
+    ten = {**PROTOCOL, COMMONEST: 0.1}
     found = judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, ten, sizes=(100, 200))
     assert found.answer[0] == "Neither vit nor cnn is shown to be better than guessing one class with 200 images."
     assert [words.split()[0] for words in found.warnings] == ["vit", "cnn"]
@@ -233,11 +233,11 @@ def test_networks_that_have_not_learned_are_called_so():
         and len(one.warnings) == 1
         and "vit is not shown to be better than guessing" in one.warnings[0]
     )
-    rare = judged(
-        {"vit": [0.06, 0.05], "cnn": [0.06, 0.05]}, {**PROTOCOL, "classes": 2, COMMONEST: 0.95}, sizes=(100, 200)
-    )
+    rare = judged({"vit": [0.06, 0.05], "cnn": [0.06, 0.05]}, {**PROTOCOL, COMMONEST: 0.95}, sizes=(100, 200))
     assert rare.answer[0].startswith("Neither vit nor cnn") and "most common class 5 %" in rare.warnings[0]
-    assert judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, {**ten, "right": "all"}, sizes=(100, 200)).warnings == []
+    labels = judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, {**ten, "right": "all"}, sizes=(100, 200))
+    assert labels.answer[0].endswith("guessing the same labels with 200 images.")
+    assert "always guessing the most common labels 90 %" in labels.warnings[0]
     for num_images, expected in ((40, ["cnn"]), (6000, [])):  # one seed has the interval of its test images
         tested = {**ten, "images": {"train": 200, "test": num_images}}
         found = judged({"vit": [0.3, 0.3], "cnn": [0.85, 0.85]}, tested, sizes=(100, 200), seeds=1)
@@ -279,6 +279,9 @@ def test_few_runs():
     two = summarize([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
     assert two.answer[0] == "Not tested, from one seed: cnn makes 10.0 points fewer errors than vit with 100 images."
     assert "give --seeds 3 or more" in two.next_steps[0]
+    equal = summarize([run(name, size, 0, 3000) for name in ("vit", "cnn") for size in (100, 200)], {}, [], None)
+    assert equal.answer[0] == "Not tested, from one seed: vit and cnn make equally many errors with 200 images."
+    assert equal.answer[1].startswith("Untested, one seed: from 100 to 200 images the errors of vit did not change;")
     apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
     errors = "vit 30.0 % with 100 images; cnn 20.0 % with 200 images"
     assert apart.answer[0] == f"The networks share no size and seed; test error: {errors}."
@@ -376,6 +379,18 @@ def test_errors_are_not_what_checkpoints_of_equal_classes_follow(checkpoints, wo
 def test_one_size_advises_an_option_that_every_command_has():
     """It was "give --sizes or more --time", also for vit probe, which has no --time."""
     assert judged({"vit": [0.03]}, sizes=(100,)).answer[1].endswith("; give two or more --sizes.")
+
+
+def test_failed_cells_do_not_advise_what_was_given():
+    """Two sizes and five seeds were planned, and "give two or more --sizes" and "give --seeds 3 or more" were said."""
+    planned = {**PROTOCOL, "series": ["vit", "cnn"], "sizes": [100, 200], "seeds": [0, 1, 2, 3, 4]}
+    cells = study({"vit": [0.2, 0.1], "cnn": [0.1, 0.05]}, sizes=(100, 200))
+    small = summarize([one for one in cells if one.series == "vit" or one.num_images == 100], planned, [], None)
+    assert small.answer[0].startswith("Use cnn") and "the errors of vit fell by" in small.answer[1]
+    one = [one for one in cells if one.num_images == 200 and (one.series == "vit" or one.seed == 0)]
+    found = summarize(one, planned, [], None)
+    assert found.answer[0].startswith("Not tested") and found.next_steps == []
+    assert found.answer[1] == "Not known: the effect of more images needs two sizes that share a seed."
 
 
 def test_a_series_without_a_result_is_missing():

@@ -136,7 +136,7 @@ class StudyPlan:
         choices = {name: list(tried) for name, tried in self.series.items()}
         tuned = len(next(iter(choices.values())))
         recipes = _recipes(self.series)
-        right: dict[str, JsonValue] = {"right": RIGHT}
+        labels = self.source.task.names(self.source.splits["test"].labels, self.source.class_names)
         length = PROBE_WORDS if self.is_probe else self.budget.describe()
         if self.part < 1:
             length += f", {100 * self.part:.3g} % of the usual length"
@@ -147,9 +147,6 @@ class StudyPlan:
         kinds = sorted({recipe.data.subset for recipe in recipes})
         drawn = " or ".join(subset_text(kind, self.source) for kind in kinds)
         shared = SHARED if len(kinds) == 1 else "for networks of one kind alike"
-        if self.source.task.is_exclusive:
-            labels = self.source.splits["test"].labels.tolist()
-            right = {COMMONEST: Counter(labels).most_common(1)[0][1] / len(labels)}
         tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
         return {
             "data": self.source.name,
@@ -163,7 +160,8 @@ class StudyPlan:
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": f"{drawn}, each inside the next larger, drawn once per seed and {shared}",
-            **right,
+            **({} if self.source.task.is_exclusive else {"right": RIGHT}),
+            COMMONEST: Counter(labels).most_common(1)[0][1] / len(labels),
             "series": list(self.series),
             **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
             **({PART: self.part} if self.part < 1 else {}),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vit.models.spec import Cost
 
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
-COMMONEST = "share of the most common class"  # in a protocol, of the test images
+COMMONEST = "share of the most common class"  # in a protocol, of the test images; or of the most common labels
 PART = "part of the usual length"  # in a protocol, of every training
 HALF = 0.5  # of the usual length: a time shortens trainings so far for a third seed at the largest size
 UNEQUAL = 2.0  # times the parameters or FLOPs of another network
@@ -57,11 +57,9 @@ def study_notes(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
 
 
 def chance_error(protocol: Protocol) -> float | None:
-    """Error of always guessing the most common class; None where images have several labels, or classes are unknown."""
-    classes, most_common = protocol.get("classes"), protocol.get(COMMONEST, 0.0)
-    if "right" in protocol or not isinstance(classes, int) or classes < 2 or not isinstance(most_common, float):
-        return None
-    return 1 - max(1 / classes, most_common)
+    """Error of always guessing the most common class, or the most common labels; None where that is not known."""
+    most_common = protocol.get(COMMONEST)
+    return 1 - most_common if isinstance(most_common, float) else None
 
 
 def guesses(point: Point, protocol: Protocol) -> str:
@@ -75,7 +73,9 @@ def guesses(point: Point, protocol: Protocol) -> str:
         error = Metric.fraction(round(error.value * num_tested), num_tested)
     if chance is None or max(error.ends or (error.value,)) < chance:
         return ""
-    return f"its error is {percent_text(error)}, and that of always guessing the most common class {100 * chance:.3g} %"
+    answer = "labels" if "right" in protocol else "class"
+    guessed = f"that of always guessing the most common {answer} {100 * chance:.3g} %"
+    return f"its error is {percent_text(error)}, and {guessed}"
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:

@@ -10,6 +10,7 @@ from vit.study.answer.answer_warnings import (
     LAST_WEIGHTS,
     far_seeds,
     guesses,
+    items,
     num_choosing,
     study_notes,
     study_warnings,
@@ -57,7 +58,7 @@ def verdict(
         longer = _which(series, comparisons, lead, margin, protocol, f" (+ {count:,} to choose)")
         which = longer if len(longer.split()) <= MOST_WORDS else which
     return VerdictText(
-        answer=[which, _more_images(best)],
+        answer=[which, _more_images(next((one for one in (best, *pair) if one.gains), best), protocol)],
         trend="" if lead is None else wording.outcome(lead) if lead.crossing is not None else wording.trend(lead),
         conditions=_conditions(series, protocol),
         cost=_cost(pair),
@@ -95,9 +96,9 @@ def _which(
     first, second, last = lead.first, lead.second, lead.differences[-1]
     is_short = usual_hours(protocol) > 0  # longer ones can rank otherwise, so nothing is advised
     at = f"with {last.num_images:,} images{choosing}"
-    points = {each.name: point for each in series for point in each.points if point.num_images == last.num_images}
-    if all(guesses(points[name], protocol) for name in (first, second)):
-        return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
+    if all(guesses(one.at[last.num_images], protocol) for one in series if one.name in (first, second)):
+        guess = "the same labels" if "right" in protocol else "one class"
+        return f"Neither {first} nor {second} is shown to be better than guessing {guess} {at}."
     best, other = (first, second) if last.gap.value < 0 else (second, first)
     size = f"{wording.points_text(abs(last.gap.value))} points fewer errors than {other}"
     if last.gap.ends is None:
@@ -137,9 +138,8 @@ def _farthest(gap: Interval) -> float:
     return 1.0 if gap.ends is None else max(map(abs, gap.ends))
 
 
-def _more_images(series: Series) -> str:
+def _more_images(series: Series, protocol: Protocol) -> str:
     """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
-    twice = None if series.forecast is None else series.forecast.at_twice
     if not series.gains:
         fix = "" if len(items(protocol.get("sizes"))) > 1 else "; give two or more --sizes"  # other cells have failed
         return f"Not known: the effect of more images needs two sizes that share a seed{fix}."
@@ -209,8 +209,8 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
     units = "groups of test images" if "test_groups" in protocol else "test images"
     for comparison in comparisons:
         last = comparison.differences[-1]
-        if last.is_significant:
-            continue
+        if last.is_significant or (last.margin_of_error is None and len(items(protocol.get("seeds"))) > 1):
+            continue  # of several seeds, cells have failed
         if last.margin_of_error is None:
             return "One seed has no interval: give --seeds 3 or more."
         now, seeds, images = vars(last.margin_of_error).values()
