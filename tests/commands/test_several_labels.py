@@ -20,6 +20,7 @@ from vit.data.sources.sources import open_source
 from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_page
 from vit.report.run.run_page import write_run_report
+from vit.study.answer.answer_warnings import COMMONEST
 from vit.study.running import runner
 from vit.training.planning.plan import plan_of
 from vit.training.running.run_images import images_of_run
@@ -159,11 +160,11 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
         "--sizes", "20,40", "--seeds", 2, "--budget", "steps:4", "--jobs", 1, "--wandb", "off", "--out", tmp_path,
     ).ok()  # fmt: skip
     assert "all its known labels" in answer.out and "exact match" in answer.err, answer.err
-    assert "always guessing the most common labels" in answer.out, answer.out  # four steps teach nothing
     study = tmp_path / "tints"
     assert answer.out.splitlines()[-1].startswith(f"Next: vit report {study} --target")
     summary = json.loads((study / "summary.json").read_text())
     assert summary["protocol"]["subsets"].startswith("with the label frequencies") and len(summary["series"]) == 2
+    assert 0 < summary["protocol"][COMMONEST] < 0.5, "guesses are of several labels, too"
     for cell in study.glob("cells/*/*/*/result.json"):
         result = RunResult.read(cell)
         correct = unpack(result.correct["test"], result.num_images["test"])
