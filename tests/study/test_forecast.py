@@ -94,6 +94,14 @@ def test_groups_of_test_images_widen_the_forecast_of_one_seed():
     assert np.log(of_groups.high / of_groups.low) > 1.3 * np.log(of_images.high / of_images.low)
 
 
+def test_a_sudden_fall_is_not_forecast_away():
+    """From 10 % to 0.2 % of 1,000 images, measured as 0.0 to 0.7 %, it said "with 1,800 expect 2.8 % (1.5 to 5.1)"."""
+    fallen = forecast_of(answers([[0.2] * 3, [0.1] * 3, [0.002] * 3], (100, 300, 900), images=1000)).at_twice
+    assert fallen.low < fallen.error < 0.002 < fallen.high < 0.01
+    none = forecast_of(answers([[0.05] * 3, [0.02] * 3, [0.0] * 3], (100, 300, 900), images=1000)).at_twice
+    assert none.error < none.high < 0.004, "Wilson's interval of no error ends at 0.4 %"
+
+
 def test_one_size_has_no_forecast():
     found = forecast_of(made(law, sizes=(250,)), target=0.999)
     assert not found.expected and found.refusal == "no forecast, because only one size was measured"

@@ -52,7 +52,7 @@ class MeasuredCurve:
         lengths = np.maximum(np.linalg.norm(hard, axis=1), 1e-12)
         correlation = hard @ hard.T / np.outer(lengths, lengths)
         np.fill_diagonal(correlation, 1.0)
-        deviations = np.array([max(_by_images(table), 1 / count) for table in tables]) / errors
+        deviations = np.array([max(_by_images(table), 1 / count) for table in tables]) / np.maximum(errors, 1 / count)
         squares = sum(
             float(np.sum((table.mean(axis=1) - table.mean()) ** 2)) / error**2
             for table, error in zip(tables, errors, strict=True)
@@ -65,7 +65,8 @@ class MeasuredCurve:
         """Expected errors at any sizes (n,), with both ends of their 95 % intervals."""
         freedom = float((self.seeds - 1).sum()) + _PRIOR_FREEDOM
         of_seeds = (self.squares + _PRIOR_FREEDOM * _SEED_DEVIATION**2) / freedom / self.seeds
-        known, wanted = (np.log(np.asarray(sizes) / self.sizes[0]) for sizes in (self.sizes, num_images))
+        largest_first = np.append(self.sizes[-1], num_images)
+        known, wanted = (np.log(sizes / self.sizes[0]) for sizes in (self.sizes, largest_first))
         cross, away = _covariance(wanted, known), np.log(self.errors / self.errors[0]) - _SLOPE * known
         noise = np.diag(of_seeds) + self.by_images
         weights = np.linalg.solve(_covariance(known, known) + noise, cross.T)
@@ -75,8 +76,10 @@ class MeasuredCurve:
         reach = quantile * np.sqrt(np.maximum(variance, 0.0))
         # the upper end of the largest size alone, as Wilson's of a count with this relative variance
         stopped = np.log(self.errors[-1]) + np.arccosh(1 + quantile**2 * noise[-1, -1] / 2)
-        ends = center, center - reach, np.maximum(center + reach, stopped)
-        center, low, high = (np.exp(np.minimum(each, 0.0)) for each in ends)
+        if center[0] - reach[0] > stopped:  # no smooth curve falls so suddenly: it begins where the last one ends
+            center -= center[0] - np.log(self.errors[-1])
+        ends = np.minimum(center, stopped), center - reach, np.maximum(center + reach, stopped)
+        center, low, high = (np.exp(np.minimum(each[1:], 0.0)) for each in ends)
         return center, low, high
 
 
