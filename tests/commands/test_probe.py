@@ -167,7 +167,7 @@ def _again(probed, out, monkeypatch, capsys, lost):
     monkeypatch.setattr("vit.commands.comparing.probe.train_cells", lambda plan, reporter: 0)
     data, names = probed.folder.parent / "colors", BACKBONES
     found = vit.probe(data, backbones=names, sizes="12,all", seeds=2, image_size=8, out=out).backbones
-    return found, capsys.readouterr().out
+    return found, "".join(capsys.readouterr())
 
 
 def test_backbones_are_compared_at_the_largest_size_that_all_have(probed, tmp_path, monkeypatch, capsys):
@@ -182,6 +182,7 @@ def test_a_backbone_without_a_finished_probe_is_named(probed, tmp_path, monkeypa
     found, shown = _again(probed, tmp_path, monkeypatch, capsys, ["*resnet10*/*/*"])
     assert [one.name for one in found] == ["random:vit_nano_patch2_8"]
     assert "is the only finished backbone. Not compared" in shown and "is finished: random:resnet10_small." in shown
+    assert "WARNING: Runs are missing: random:resnet10_small has no run." in shown, "it stood on the page alone"
 
 
 def test_backbones_without_a_common_seed_have_no_difference(probed, tmp_path, monkeypatch, capsys):

@@ -117,6 +117,8 @@ def probe(
     reporter.table(TITLES, [one.cells() for one in ranking])
     measured = {one.name for one in ranking}
     reporter.line("\n" + verdict(ranking, [name for name in sources if name not in measured]))
+    for warning in findings.warnings:
+        reporter.notice(f"WARNING: {warning}")
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
