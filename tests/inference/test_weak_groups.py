@@ -22,7 +22,7 @@ def test_a_weak_group_is_found_and_named_with_its_wrong_images():
     assert weak.wrong == tuple(np.flatnonzero(wrong[:80]).tolist())
     assert found.describe() == "1 group has more errors than the other images, beyond chance (2 groups tested)"
     assert weak_groups(wrong, [("odd", np.arange(400) % 2 == 1)]).describe() == (
-        "no group differs beyond chance (1 groups tested)"
+        "no group has more errors than the other images beyond chance (1 groups tested)"
     )
 
 

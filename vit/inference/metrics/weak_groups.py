@@ -66,7 +66,7 @@ class WeakGroups:
         """One sentence about all groups."""
         tested = f"({self.num_tested:,} groups tested)"
         if not self.found:
-            return f"no group differs beyond chance {tested}"
+            return f"no group has more errors than the other images beyond chance {tested}"
         are = "group has" if len(self.found) == 1 else "groups have"
         return f"{len(self.found):,} {are} more errors than the other images, beyond chance {tested}"
 
