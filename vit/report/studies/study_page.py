@@ -58,7 +58,6 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
     protocol, sizes, series = findings.protocol, findings.sizes, findings.series
     errors = [(f"{size:,}", [_error(one.at.get(size)) for one in series]) for size in sizes]
-    all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
     variants = [(one.name, _error(one.points[0]), beside.get(one.name)) for one in series]
@@ -98,7 +97,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "backbone_conditions": conditions(backbones) if backbones else "",
         "protocol_rows": [(name, _lines(value)) for name, value in protocol.items() if name != "budget_words"],
         "correlations": [(name, ", ".join(f"{one:.2f}" for one in values)) for name, values in seeds_agree if values],
-        "least_seeds": min((len(point.seeds) for point in all_points), default=0),
+        "least_seeds": min(len(point.seeds) for one in series for point in one.points),
     }
 
 

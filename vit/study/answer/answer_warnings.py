@@ -179,8 +179,8 @@ def more_steps(results: Sequence[CellResult]) -> str:
 
 def few_passes(results: Sequence[CellResult]) -> str:
     """A warning where the budget is so short that most images were seen at most twice."""
-    largest = max((one.num_images for one in results), default=0)
-    passes = min((one.epochs for one in results if one.num_images == largest), default=FEW_PASSES)
+    largest = max(one.num_images for one in results)
+    passes = min(one.epochs for one in results if one.num_images == largest)
     if round(passes, 1) >= FEW_PASSES:  # whole batches: three epochs can be 2.999
         return ""
     few = f"{count_of(float(f'{passes:.2g}'), 'pass', 'passes')} over them, too few to show the value of more images"

@@ -30,7 +30,7 @@ def summarize(
     target: float | None,
     margin: float = MARGIN,
 ) -> Findings:
-    """Findings of the finished runs; series as the protocol lists them, each compared with the first.
+    """Findings of one or more finished runs; series as the protocol lists them, each compared with the first.
 
     ValueError where runs were measured on different numbers of test images, or two runs are the same cell.
     """
@@ -41,7 +41,7 @@ def summarize(
     cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
     answers = {name: _answers(runs) for name, runs in cells.items()}
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
-    groups = effective_number(results[0].groups) if results else None
+    groups = effective_number(results[0].groups)
     looks = int(str(protocol.get("looks", 1)))
     steps, means = gains(answers, groups, has_folds, looks), mean_errors(answers, groups, has_folds)
     series = []
@@ -52,7 +52,7 @@ def summarize(
         ]
         expected = forecast(name, answers[name], points, {} if is_probe else steps_of(cells[name]), target)
         series.append(Series(name, first.network, first.parameters, first.flops, points, steps[name], expected))
-    compared = compare_with_first(answers, groups, looks, has_folds) if answers else []
+    compared = compare_with_first(answers, groups, looks, has_folds)
     comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
     text = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(
@@ -60,7 +60,7 @@ def summarize(
         series=series,
         comparisons=comparisons,
         target=target,
-        num_test_images=len(results[0].correct) if results else 0,
+        num_test_images=len(results[0].correct),
         protocol=protocol,
         failed=list(failed),
         margin=margin,

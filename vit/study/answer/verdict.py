@@ -35,9 +35,6 @@ def verdict(
     margin: float = MARGIN,
 ) -> VerdictText:
     """The answer at the largest size that two networks share, the effect of more images, and the rest of the head."""
-    if not series:
-        nothing = f"No run has finished; {len(failed)} failed."
-        return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
     largest = max((one.differences[-1].num_images for one in comparisons if one.differences), default=0)
     comparisons = [one for one in comparisons if one.differences and one.differences[-1].num_images == largest]
     lead = min(comparisons, key=by_answer, default=None)
@@ -147,24 +144,26 @@ def _more_images(series: Series, protocol: Protocol) -> str:
     if twice is not None:
         ahead = f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
     gain = series.gains[-1]
-    kind, changed = _gain_text(series.name, gain)
+    kind, changed = _gain_text(series, gain)
     helped = [step for step in series.gains if step.p < ALPHA and step.fall.value > 0]
     if kind == "Unclear" and helped:
         kind, gain = f"Unclear since {gain.from_images:,}", helped[-1]  # "Likely" was wrong at a floor of errors
-        changed = _gain_text(series.name, gain)[1]
+        changed = _gain_text(series, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 
-def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
+def _gain_text(series: Series, gain: Gain) -> tuple[str, str]:
     """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
-    fall, points = gain.fall, gain.points
+    name, fall, points = series.name, gain.fall, gain.points
     if fall.ends is None or points.ends is None:
-        change = f"{'fell' if fall.value > 0 else 'rose'} by {percent(abs(fall.value), 0)}"
-        return "Untested, one seed", f"the errors of {name} {change if fall.value else 'did not change'}"
+        side = "fewer" if points.value > 0 else "more"
+        change = f"{wording.points_text(abs(points.value))} points {side}" if points.value else "equally many"
+        return "Untested, one seed", f"{name} makes {change} errors"
     of_twice = 1 - (1 - min(fall.ends[1], 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
     kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
+    has_none = not min(series.at[size].mean.value for size in (gain.from_images, gain.to_images))  # and no ratio
     # few wrong images: the tested points leave out 0, and the ratio's interval does not
-    if gain.p >= ALPHA or fall.ends[0] < 0 < fall.ends[1]:
+    if gain.p >= ALPHA or has_none or fall.ends[0] < 0 < fall.ends[1]:
         kind = "No" if gain.p < ALPHA and points.value < 0 else kind
         return kind, f"{name} makes {wording.describe_ends(*points.ends, is_claim=gain.p < ALPHA)}"
     low, high = sorted(100 * abs(end) for end in fall.ends)

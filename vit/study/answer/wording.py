@@ -129,10 +129,9 @@ def describe_target(forecast: Forecast, target: float, name: str) -> str:
 
 def describe_backtest(one: Backtest) -> str:
     """What the forecast would have said, beside what was measured."""
-    expected = short_percents(Interval(one.error, one.low, one.high))
     return (
-        f"From the sizes up to {one.known_to:,} this method would have said {expected} for {one.series} with "
-        f"{one.num_images:,} images; measured: {percent(one.measured, 1)}."
+        f"From the sizes up to {one.known_to:,} this method would have said {short_percents(one.interval)} for "
+        f"{one.series} with {one.num_images:,} images; measured: {percent(one.measured, 1)}."
     )
 
 
