@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import Self
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.console import count_of
 from vit.data.core.groups import with_most_copies
-from vit.errors import DataError, UsageError
+from vit.errors import DAMAGE, DataError, UsageError, explained
 from vit.inference.scores.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
@@ -39,20 +38,6 @@ class Preliminary:
     protocol: Protocol
     errors: dict[str, tuple[int, Interval]]  # {network: its largest number of images, error there}
 
-    @classmethod
-    def read(cls, path: Path) -> Self | None:
-        """Of a summary.json; None without one, DataError where it is damaged."""
-        try:
-            content = read_json(path)
-            lasts = {one["name"]: one["points"][-1] for one in content["series"]}
-            errors = {name: (int(last["images"]), Interval(**last["mean"])) for name, last in lasts.items()}
-            return cls([*content["answer"], content["trend"]], content["protocol"], errors)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            fix = "move this folder elsewhere, and run the study again"
-            raise DataError(f"{path.parent} is damaged: {error!r}", fix) from error
-
     def beside(self, series: Sequence[Series]) -> list[str]:
         """A warning where a head on a frozen network makes fewer errors than every network that was trained."""
         name, (size, error) = min(self.errors.items(), key=lambda item: item[1][1].value)
@@ -71,7 +56,14 @@ class StudyDirectory(StudyLayout):
 
     def preliminary(self) -> Preliminary | None:
         """The answer of frozen networks; None without one, DataError where it is damaged."""
-        return Preliminary.read(StudyLayout(self.frozen_dir).summary_path)
+        path = StudyLayout(self.frozen_dir).summary_path
+        if not path.is_file():
+            return None
+        with explained(DataError, f"{path.parent} is damaged", "move it elsewhere, and run the study again", DAMAGE):
+            content = read_json(path)
+            lasts = {one["name"]: one["points"][-1] for one in content["series"]}
+            errors = {name: (int(last["images"]), Interval(**last["mean"])) for name, last in lasts.items()}
+            return Preliminary([*content["answer"], content["trend"]], content["protocol"], errors)
 
     def run(self, cell: ListedCell) -> RunDirectory:
         return RunDirectory(self.path / cell.folder)

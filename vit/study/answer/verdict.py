@@ -215,8 +215,6 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
         now, seeds, images = vars(last.margin_of_error).values()
         pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         known = f"The difference{pair} is known to ±{100 * now:.2f} points."
-        if now >= 1:  # more than any two error rates can differ
-            known = f"Nothing is known yet about the difference{pair}: it is known to ±100 points."
         if min(seeds, images) >= 1:
             return f"{known} Twice the seeds or twice the {units} would not be enough."
         folds = protocol.get("folds")

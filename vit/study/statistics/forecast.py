@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.answer.wording import short_percents
+from vit.console import percent
 from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
 from vit.study.statistics.variance_components import Answers, Floats, Spread
 
@@ -167,8 +167,7 @@ def _for_target(
     for point in points:
         if point.mean.value <= error:
             doubt = point.mean.ends is None or point.mean.ends[1] > error
-            found = f"error {short_percents(point.mean)}"
-            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {found}"
+            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {_error_text(point.mean)}"
     if curve is None:
         return None, f"no forecast, because {why}"
     largest = float(curve.sizes[-1])
@@ -176,7 +175,11 @@ def _for_target(
     center, low, high = curve.expected(grid)
     if low[-1] > error:
         last = Interval(float(center[-1]), float(low[-1]), float(high[-1]))
-        expected = f"{FARTHEST:g} times the largest size: error {short_percents(last)}"
-        return None, f"not with {grid[-1]:,.0f} images, {expected}"
+        return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_text(last)}"
     likely = round(grid[np.argmax(center <= error)]) if center[-1] <= error else None
     return (round(grid[np.argmax(low <= error)]), likely), ""
+
+
+def _error_text(error: Interval) -> str:
+    around = " to ".join(f"{100 * end:.1f}" for end in error.ends or ())
+    return f"error {percent(error.value, 1)}{f' ({around})' * bool(around)}"
