@@ -59,7 +59,8 @@ class StudyDirectory(StudyLayout):
         path = StudyLayout(self.frozen_dir).summary_path
         if not path.is_file():
             return None
-        with explained(DataError, f"{path.parent} is damaged", "move it elsewhere, and run the study again", DAMAGE):
+        fix = "move this folder elsewhere, and run the study again"
+        with explained(DataError, f"{path.parent} is damaged", fix, DAMAGE):
             content = read_json(path)
             lasts = {one["name"]: one["points"][-1] for one in content["series"]}
             errors = {name: (int(last["images"]), Interval(**last["mean"])) for name, last in lasts.items()}
