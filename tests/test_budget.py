@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 43_128,
-    "lines of Python in vit/extras/": 6_328,
+    "lines of Python in vit/ outside vit/extras/": 43_127,
+    "lines of Python in vit/extras/": 6_326,
     "lines of Python in tests/": 52_301,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,

@@ -102,11 +102,6 @@ def test_a_sudden_fall_is_not_forecast_away():
     assert none.error < none.high < 0.004, "Wilson's interval of no error ends at 0.4 %"
 
 
-def test_one_size_has_no_forecast():
-    found = forecast_of(made(law, sizes=(250,)), target=0.999)
-    assert not found.expected and found.refusal == "no forecast, because only one size was measured"
-
-
 @pytest.mark.parametrize(
     ("steps", "used"),
     [

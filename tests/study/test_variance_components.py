@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit.study.statistics.variance_components import Spread, mean_error
-
-PARTS = ("by_seeds", "by_images", "by_both")
-
-
-def spread_of(table):
-    return Spread.of(np.asarray(table, dtype=float))
+from vit.study.statistics.variance_components import Spread, mean_error, spread_of
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
@@ -60,8 +54,9 @@ def test_the_parts_are_those_of_the_world():
             + 1.5 * generator.standard_normal((1, images))
             + 1.0 * generator.standard_normal((seeds, images))
         )
-        found.append(spread_of(table))
-    of_seeds, of_images, rest = (np.mean([getattr(one, part) for one in found]) for part in PARTS)
+        spread = spread_of(table)
+        found.append([spread.by_seeds, spread.by_images, spread.by_both])
+    of_seeds, of_images, rest = np.mean(found, axis=0)
     assert rest == pytest.approx(1.0 / (seeds * images), rel=0.03)
     assert of_seeds == pytest.approx(0.2**2 / seeds + 1.0 / (seeds * images), rel=0.15)
     assert of_images == pytest.approx(1.5**2 / images, rel=0.05)

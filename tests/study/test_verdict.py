@@ -289,8 +289,7 @@ def test_few_runs():
 
 
 def test_no_error_is_below_nothing_or_above_everything():
-    two = [run("vit", 100, seed, wrong) for seed, wrong in enumerate((2000, 9000))]
-    found = summarize(two, PROTOCOL, [], None)
+    found = summarize([run("vit", 100, seed, wrong) for seed, wrong in enumerate((2000, 9000))], PROTOCOL, [], None)
     assert "vit 55.0 % (0.4 to 99.7)" in found.answer[0]
     assert percents(found.series[0].points[0].mean) == ("55.00", "0.37 to 99.75")
 
@@ -392,10 +391,8 @@ def test_runs_without_a_result_are_missing():
 
 
 def test_sizes_that_one_network_lacks_are_named():
-    cells = [
-        one for one in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if one.series == "vit" or one.num_images < 9999
-    ]
-    found = summarize(cells, PLANNED, [], None)
+    cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)})
+    found = summarize([one for one in cells if one.series == "vit" or one.num_images < 9999], PLANNED, [], None)
     assert "with 3,000 images" in found.answer[0] and "every measured size" not in found.comparisons[0].words
     assert found.comparisons[0].unshared == [10_000] and "cnn lacks 5 of 25 runs" in said(found)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vit.study.answer.answer_warnings import end_of_tuning_warning
-from vit.study.answer.wording import describe_ends, describe_gap, ends, listed, percent_text, two_digits, value_text
+from vit.study.answer.wording import describe_ends, describe_gap, listed, percent_text, two_digits, value_text
 from vit.study.findings import Comparison, Interval
 
 
@@ -35,10 +35,6 @@ def test_values_of_a_protocol_in_words(value, words):
 )
 def test_fractions_in_percent(interval, words):
     assert percent_text(interval) == words
-
-
-def test_the_ends_of_an_interval():
-    assert [ends(Interval(1.5, *both), lambda value: f"{value:g}") for both in ((1, 2), (None, None))] == ["1 to 2", ""]
 
 
 @pytest.mark.parametrize(("sizes", "words"), [([100], "100"), ([100, 300, 1000], "100, 300 and 1,000")])

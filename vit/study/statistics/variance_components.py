@@ -56,15 +56,10 @@ class Spread:
         centered = values - values.mean()
         by_seed, by_image = centered.mean(axis=1), centered.mean(axis=0)
         of_seeds, of_images = num_images * by_seed @ by_seed, num_seeds * by_image @ by_image
-        rest = max(centered.ravel() @ centered.ravel() - of_seeds - of_images, 0)
-        seeds, images, both = (
-            float(squares / freedom / values.size)
-            for squares, freedom in (
-                (of_seeds, num_seeds - 1),
-                (of_images, num_images - 1),
-                (rest, (num_seeds - 1) * (num_images - 1)),
-            )
-        )
+        rest = max(centered.ravel() @ centered.ravel() - of_seeds - of_images, 0.0)
+        seeds, images = of_seeds / (num_seeds - 1), of_images / (num_images - 1)
+        both = rest / ((num_seeds - 1) * (num_images - 1))
+        seeds, images, both = (float(mean_square / values.size) for mean_square in (seeds, images, both))
         return cls(seeds, max(images - both, 0.0), both, num_seeds)
 
     @property
