@@ -14,7 +14,7 @@ from vit.commands.cli.recipe_options import read_recipe
 from vit.console import Reporter, count_of, percent, tracked
 from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
-from vit.inference.files import list_images
+from vit.inference.files import TABLES, list_images
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,6 +87,8 @@ def next_labels(
     """
     name = os.fspath(run)
     table = free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
+    if table.suffix.lower() not in TABLES:
+        raise UsageError(f"--output {table} is not a table that 'vit train' reads", "give a name that ends in .csv")
     check_model(name)
     page = new_file(table.with_suffix(".html"), "--output: the page")
     listed = list_images(path_list(pool), recursive)
