@@ -146,7 +146,7 @@ class SortedFiles:
         self.list_path = new_file(rows_file.with_name(f"{rows_file.stem}-sorted.csv"), "--output: the list")
         self._places: dict[str, Path] = {}  # of each path
         self._taken: set[Path] = set()  # the files themselves, which several paths may lead to, and their places
-        self._folders = {"ok": into, **{status: into.with_name(f"{into.name}-{status}") for status in APART}}
+        self._folders = {"ok": into, **{status: into.parent / f"{into.name}-{status}" for status in APART}}
         for folder in self._folders.values():
             if folder.exists() or folder.is_symlink():
                 raise UsageError(f"--sort_into {into}: {folder} exists already", "give a new folder")
