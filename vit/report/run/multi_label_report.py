@@ -118,7 +118,6 @@ def evaluation_content(
     return {
         **_measured_content(scored, measurement, images.rules, mistakes, cards),
         "judged": _judged_text(scored),
-        "warnings": measurement.warnings,
         "has_pictures": True,
         "labels": _label_rows(measurement.per_label, None, measurement.temperatures),
         "figures": {

@@ -114,7 +114,7 @@ def write_evaluation_page(files: EvaluationLayout, images: EvaluatedImages, scor
         "network": images.network,
         "data": images.data,
         "split": images.split,
-        "warning": images.seen.warning,
+        "warnings": [*filter(None, [images.seen.warning]), *measurement.warnings],
         **scripts(*report.SCRIPTS),
     }
     content = report.evaluation_content(images, scored, measurement, files.predictions_path.name)
