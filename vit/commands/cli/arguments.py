@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from vit.atomic_files import made_folder
 from vit.checkpoints.model_path import MODEL_ENDINGS, check_model
 from vit.commands.cli.command_line import Metavar, Parser
-from vit.console import Reporter, interval
+from vit.console import Reporter
 from vit.errors import ResourceError, UsageError, explained, nearest
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
@@ -50,11 +50,6 @@ def check_different(models: Sequence[str]) -> None:
     twice = next((model for model, file in zip(models, files, strict=True) if files.count(file) > 1), None)
     if twice is not None:
         raise UsageError(f"the model {twice} is given twice", "give each model once")
-
-
-def with_interval(one: "Interval") -> str:
-    """A fraction in percent, with its interval where both ends are known."""
-    return interval(one.value, one.low, one.high)
 
 
 def check_models(models: Sequence[str], engine: EngineName, device: str, unfinished: bool) -> None:

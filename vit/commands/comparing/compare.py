@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.cli.arguments import StrPath, in_points, new_file, with_interval
+from vit.commands.cli.arguments import StrPath, in_points, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, p_value, percent
 from vit.csv_files import new_output
@@ -64,7 +64,7 @@ def compare(
     rows = []
     for run, accuracy in zip(finished, comparison.accuracies, strict=True):
         right = int(run.correct.sum())
-        rows.append((run.name, with_interval(accuracy), f"{right:,}", f"{len(run.rows) - right:,}"))
+        rows.append((run.name, accuracy.text, f"{right:,}", f"{len(run.rows) - right:,}"))
     reporter.table(("run", "accuracy", "right", "wrong"), rows)
     if comparison.groups:
         _show_repeated(reporter, comparison)
@@ -137,7 +137,7 @@ def _show_repeated(reporter: Reporter, comparison: "RunComparison") -> None:
     from vit.study.answer.wording import complement
 
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
-    means = [(group.name, str(len(group.wrong)), with_interval(complement(group.error))) for group in comparison.groups]
+    means = [(group.name, str(len(group.wrong)), complement(group.error).text) for group in comparison.groups]
     reporter.table(("network", "seeds", "mean accuracy"), means)
     if comparison.differences:
         first, units = comparison.groups[0].name, "test images" if comparison.runs[0].groups is None else "groups"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vit.commands.cli.arguments import in_points
-from vit.console import Reporter, interval, percent
+from vit.console import Reporter, percent
 from vit.data.core.batch import Batch
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.samples import Samples, Source
@@ -155,4 +155,4 @@ def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
 
 
 def _proportion(metric: Metric | None, lack: str = _NOT_GUARANTEED) -> str:
-    return lack if metric is None else interval(metric.value, metric.low, metric.high)
+    return lack if metric is None else metric.text

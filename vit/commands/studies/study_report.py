@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import shell_command, with_interval, without
+from vit.commands.cli.arguments import shell_command, without
 from vit.commands.cli.recipe_options import read_recipe
-from vit.console import Reporter, percent
+from vit.console import Reporter, count_of, percent
 from vit.csv_files import read_table, records
 from vit.layout import RunLayout
 
@@ -76,8 +76,8 @@ def _error(point: "Point | None") -> str:
 
     if point is None:
         return "-"
-    (value, around), seeds = percents(point.mean), len(point.seeds)
-    return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
+    value, around = percents(point.mean)
+    return f"{value} ({around or count_of(len(point.seeds), 'seed')})"
 
 
 def _next(study: "StudyDirectory", findings: "Findings", margin: float | None, words: Sequence[str]) -> str:
@@ -134,12 +134,12 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     if crossval.left_out:
         reporter.line(crossval.left_out_text)
     units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
-    whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
-    naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
+    whole = f"{accuracy.accuracy.text}; the interval respects {units}"
+    naive = f"{accuracy.naive.text}; it takes all images for independent, and is often too narrow"
     alike = f"{percent(crossval.predictions.balanced.value)}; each class counts the same"
     reporter.facts([("accuracy", whole), ("naive", naive), ("balanced", alike)])
     folds = enumerate(zip(accuracy.num_images, accuracy.folds, crossval.runs, strict=True), 1)
-    rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
+    rows = [(number, f"{count:,}", one.text, run.relative_to(path)) for number, (count, one, run) in folds]
     reporter.table(("fold", "images", "accuracy", "run"), rows)
     if crossval.last_weights_warning:
         reporter.line(f"\n{crossval.last_weights_warning}")

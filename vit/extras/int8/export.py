@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.console import ProgressReport, Reporter, count_of, interval, percent
+from vit.console import ProgressReport, Reporter, count_of, percent
 from vit.data.core.samples import Labels
 from vit.data.loading.loader import labeled_images
 from vit.errors import CheckpointError, DataError
@@ -116,8 +116,8 @@ def _facts(answers: Int8Answers, cost: Int8Cost) -> list[tuple[str, str]]:
     facts = [
         ("calibrated on", f"{count_of(answers.num_calibrated, 'image')}"),
         ("measured on", f"{cost.measured_on}; 95 % intervals"),
-        (f"{right}, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
-        (f"{right}, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
+        (f"{right}, checkpoint", cost.reference.text),
+        (f"{right}, int8", cost.accuracy.text),
         (f"loss of {right}", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),
         ("images", f"{table.only_first:,} right before alone, {table.only_second:,} right in int8 alone"),
         ("labels", f"of {count_of(answers.num_labels, 'image')} differ, probabilities by up to {answers.largest:.2g}"),

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.checkpoints.label_rules import threshold_text
-from vit.console import interval
 from vit.data.core.samples import Labels
 from vit.errors import DataError
 from vit.inference.metrics.average_precision import RankedImages, guessed_precision
@@ -82,7 +81,7 @@ class LabelMetrics:
 
     def cells(self) -> tuple[str | int, ...]:
         """The row of the label in a table."""
-        ap = _NO_IMAGE if self.ap is None else interval(self.ap.value, self.ap.low, self.ap.high)
+        ap = _NO_IMAGE if self.ap is None else self.ap.text
         numbers = decimals(self.precision, self.recall, self.f1)
         return self.label, self.num_known, self.num_positives, ap, threshold_text(self.threshold), *numbers
 

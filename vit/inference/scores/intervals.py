@@ -39,6 +39,11 @@ class Interval:
         """Both ends of the interval, or None without one."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    @property
+    def text(self) -> str:
+        """The value in percent, with its interval where both ends are known."""
+        return interval(self.value, self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Metric(Interval):
@@ -113,7 +118,7 @@ def like_guessing(found: Metric, chance: float, name: str = "balanced accuracy")
     """A warning where a metric is not shown to exceed its mean over guesses: a balanced accuracy of 1 / classes."""
     if chance >= 1 or found.low > chance:
         return []
-    both = f"{interval(found.value, found.low, found.high)}, and that of guesses {percent(chance)}"
+    both = f"{found.text}, and that of guesses {percent(chance)}"
     return [f"not shown to be better than guessing: the {name} is {both}"]
 
 

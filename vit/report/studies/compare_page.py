@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from vit.checkpoints.run import RunDirectory
-from vit.console import interval, p_value
+from vit.console import p_value
 from vit.data.core.samples import Source
 from vit.data.splits.split import read_splits
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion, f1_order, per_class
@@ -82,7 +81,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
             for number, (name, pair) in enumerate(zip(names[1:], found.pairs, strict=True))
             if not found.groups
         ],
-        "groups": [(one.name, len(one.wrong), interval(*astuple(complement(one.error)))) for one in found.groups],
+        "groups": [(one.name, len(one.wrong), complement(one.error).text) for one in found.groups],
         "group_differences": [_group_row(name, one) for name, one in found.differences],
         "figure": drawn(difference_figure(found.groups[0].name if found.groups else "A", compared))
         if compared
@@ -148,7 +147,7 @@ def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:
     rows = []
     for letter, run, accuracy in zip(letters(len(found.runs)), found.runs, found.accuracies, strict=True):
         right = int(run.correct.sum())
-        rows.append((letter, _long_name(run), interval(*astuple(accuracy)), right, len(run.rows) - right))
+        rows.append((letter, _long_name(run), accuracy.text, right, len(run.rows) - right))
     return rows
 
 
