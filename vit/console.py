@@ -61,6 +61,11 @@ class Reporter:
         if text:
             _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
 
+    def warn(self, *sentences: str) -> None:
+        """Print each sentence as a warning."""
+        for sentence in sentences:
+            self.notice(f"WARNING: {sentence}")
+
     def some(self, lines: Sequence[str], most: int = 10) -> None:
         """Print the first lines below a warning with a margin, and "..." where there are more."""
         for text in [*lines[:most], *["..."] * (len(lines) > most)]:

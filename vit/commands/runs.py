@@ -78,7 +78,7 @@ def runs(
     if len(listed) > limit:
         reporter.line(f"... and {len(listed) - limit:,} more; raise --limit, or give --only words")
     for run in (run for run in listed if run.problem):
-        reporter.notice(f"WARNING: {run.path}{' is damaged' * (run.state == 'damaged')}: {run.problem}")
+        reporter.warn(f"{run.path}{' is damaged' * (run.state == 'damaged')}: {run.problem}")
     if table_file is not None:
         with new_output(table_file, _COLUMNS) as table:
             for run in listed:

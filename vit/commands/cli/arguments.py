@@ -111,7 +111,7 @@ def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
     if lacks:
         from vit.checkpoints.run import unfinished_text
 
-        reporter.notice(f"WARNING: {unfinished_text(lacks)}")
+        reporter.warn(unfinished_text(lacks))
 
 
 def without(words: Sequence[str], *flags: str) -> str:

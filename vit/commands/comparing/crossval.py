@@ -13,7 +13,6 @@ from vit.commands.studies.study_report import report_crossval
 from vit.commands.studies.study_series import ONE_DEVICE, tracking_of_cells
 from vit.commands.training.run_folder import facts_of_cells, find_bursts, read_images
 from vit.commands.training.train_options import TrainOptions, find_start, read_values, to_options, unused_options
-from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
@@ -165,7 +164,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
         fix = "train a teacher of each fold with --data.fold I/N, and its students with the same fold"
         raise UsageError("--teacher with vit crossval: one teacher has trained on images that the folds test", fix)
     seen = seen_before(recipe, listed, contents, OF_FOLDS)
-    warn_of_seen(reporter, seen)
+    reporter.warn(*seen)
     weights = {path: weights_hash(path) for path in (recipe.model.init_from,) if path is not None}
     inputs = []
     for source in sources:

@@ -108,10 +108,10 @@ def convert(
         guessed = f"nothing settles these values, so they are guesses: {guesses}"
         of_pool = ", and for the pool give a folder with timm's config.json and its global_pool" * ("pool " in guesses)
         fix = f"where one is wrong, the option of its name, such as --mean, replaces it{of_pool}"
-        reporter.notice(f"WARNING: {guessed}; {fix}")
+        reporter.warn(f"{guessed}; {fix}")
     if pretrained.outside:
         others = f"{source} has other weights beside this network: {some_of(pretrained.outside, 5)}"
-        reporter.notice(f"WARNING: {others}; if it ends in one of them, its classifier is not the one that was taken")
+        reporter.warn(f"{others}; if it ends in one of them, its classifier is not the one that was taken")
     if card_file is not None:
         from vit.checkpoints.load import load
         from vit.inference.deployment import LoadedModel

@@ -97,7 +97,7 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
             used, mixed, accuracy = [*used, run], tried, reached
     reporter.table(("run", "validation accuracy", "of the average with it", "used"), rows)
     if len(used) == 1:
-        reporter.notice(f"WARNING: no average is better than {best}: the soup is that run alone")
+        reporter.warn(f"no average is better than {best}: the soup is that run alone")
     split = fitted_split(source.splits) or "validation"
     uncalibrated = scored(mixed, source.splits[split])
     fitted = fit_temperature(uncalibrated, split)

@@ -43,7 +43,7 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     source.check_one_class("--labels")
     predictions, seen_before, hashes = _predictions(folder, reporter)
     for sentence in seen_before:
-        reporter.notice(f"WARNING: {sentence}; a network that has learned a wrong label does not doubt it")
+        reporter.warn(f"{sentence}; a network that has learned a wrong label does not doubt it")
     changed: set[str] = set()  # paths of images whose content is not the one that was predicted
     if hashes:
         with ProgressReport(reporter, "image read") as progress:

@@ -114,7 +114,7 @@ def images_to_measure(
         run = RunDirectory.around(Path(model))
         if run is None:
             warning = f"{model} is not in a run folder, so images that it was trained on are not recognized"
-            reporter.notice(f"WARNING: {warning}")
+            reporter.warn(warning)
             seen = replace(seen, warning="; ".join(filter(None, (seen.warning, warning))))
         elif data is None and model == models[0]:
             samples, seen = own_images(Path(model), run, source, split, reporter)
@@ -141,8 +141,7 @@ def own_images(
         known = [] if result is None else list(result.seen_before or ())
         copied = copies_note({name: [row.content_hash for row in rows] for name, rows in listed.items()})
         warnings += dict.fromkeys([*known, *([copied] if copied else [])])
-    for warning in warnings:
-        reporter.notice(f"WARNING: {warning}")
+    reporter.warn(*warnings)
     return samples, SeenImages(scored={split: len(samples)} if split in SEEN else {}, warning="; ".join(warnings))
 
 
@@ -221,7 +220,7 @@ def unseen_images(
     samples, earlier = source.splits[split], [one for run in runs for one in learned_from(run)]
     seen = seen_in_training([*runs, *earlier], source, split, _contents(source, split, reporter))
     if gone := missing_origins([*runs, *earlier]):
-        reporter.notice(f"WARNING: images learned by runs that are missing are not left out: {some_of(gone)}")
+        reporter.warn(f"images learned by runs that are missing are not left out: {some_of(gone)}")
     unseen = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     part, who = samples if include_seen else samples.select(unseen), "the run" if len(runs) == 1 else "a run"
     if shared := sorted({group for run in runs for group in groups_in_training(run, part)}):
@@ -233,7 +232,7 @@ def unseen_images(
         return samples, SeenImages(counts, none)
     if include_seen:
         warning = f"scored too (--include_seen): {known}, {_TOO_GOOD}"
-        reporter.notice(f"WARNING: {warning}")
+        reporter.warn(warning)
         return samples, SeenImages(none, counts, warning)
     if not len(unseen):
         images = f"all {len(samples):,} images of {source.name}"

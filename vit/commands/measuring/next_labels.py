@@ -123,7 +123,7 @@ def next_labels(
     unknown, unreadable = _read(predictor, listed.paths, hashes, reporter)
     total, num_known = len(unknown), len(listed.paths) - len(unknown) - len(unreadable)
     if total < count:
-        reporter.notice(f"WARNING: the pool has {count_of(total, 'image')} to label, and {count:,} were asked for")
+        reporter.warn(f"the pool has {count_of(total, 'image')} to label, and {count:,} were asked for")
     count = min(count, total)
     probabilities, vectors = (np.stack([one[place].numpy() for one in unknown.values()]) for place in range(2))
     if by == "random":
@@ -149,7 +149,7 @@ def next_labels(
     write_picture_page(page, "Images to label next", [about, BY[by]], [PictureRow("", "", pictures)])
     reporter.notice(f"{count_of(total, 'image')} to choose from; left out: {num_known:,} known ones or copies")
     if unreadable:
-        reporter.notice(f"WARNING: {count_of(len(unreadable), 'image')} cannot be read")
+        reporter.warn(f"{count_of(len(unreadable), 'image')} cannot be read")
         reporter.some([f"{path}: {reason}" for path, reason in unreadable.items()])
     reporter.notice(predictor.first_frames.warning)
     reporter.table(("rank", "image", "suggested", "probability"), shown[:SHOWN])

@@ -172,4 +172,4 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
     if lines:
         images = count_of(len(lines), "image")
-        reporter.notice(f"WARNING: left out {images} that cannot be read{where}: {some_of(lines, 3, '; ')}")
+        reporter.warn(f"left out {images} that cannot be read{where}: {some_of(lines, 3, '; ')}")

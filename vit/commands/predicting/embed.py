@@ -79,7 +79,7 @@ def embed(
     embedder = Embedder(source, device)
     used, identity, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:
-        reporter.notice(f"WARNING: {embedder.warning}")
+        reporter.warn(embedder.warning)
     reporter.notice(f"{count_of(len(listed.paths), 'file')}, {identity.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
 

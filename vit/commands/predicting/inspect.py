@@ -80,7 +80,7 @@ def inspect(
         problem = f"{model} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog"
         raise UsageError(problem, "see 'vit explain' for what a CNN looks at")
     if pretrained.warning:
-        reporter.notice(f"WARNING: {pretrained.warning}")
+        reporter.warn(pretrained.warning)
     pixels = _pixels(model, listed.paths, limit, filled.preprocess, reporter)
     license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
     reporter.notice(f"license: {license_name}" if license_name else "")
@@ -132,7 +132,7 @@ def _pixels(
     if not images:
         raise DataError(f"no image can be read in {count_of(len(taken), 'file')}", "give other IMAGES")
     if reasons:
-        reporter.notice(f"WARNING: {len(reasons):,} of {len(taken):,} files could not be read, first {reasons[0]}")
+        reporter.warn(f"{len(reasons):,} of {len(taken):,} files could not be read, first {reasons[0]}")
     return torch.stack(images)
 
 

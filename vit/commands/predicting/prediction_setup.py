@@ -71,7 +71,7 @@ class AnswerOptions:
                 reporter.notice(f"{what}: {no_text}" if least == math.inf else f"{what} {text}")
         if rule.sets is not None and rule.sets.unlimited:
             names = some_of((predictor.class_names[number] for number in rule.sets.unlimited), SHOWN_CLASSES)
-            reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
+            reporter.warn(f"too few {predictor.fitted_on} of {names}: these classes are in every set")
         return rule
 
 

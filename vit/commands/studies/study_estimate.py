@@ -60,11 +60,11 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     )
     if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
         few = f"trainings have at most {plan.sizes[-1]:,} of your {plan.pool:,} training images in this time"
-        reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
+        reporter.warn(f"{few}, so fine-tuning says nothing of all of them. Give a longer --time")
     if short := short_trainings(plan.protocol):
-        reporter.notice(f"WARNING: {short}")
+        reporter.warn(short)
     if mixed := unequal_start(plan.protocol):
-        reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
+        reporter.warn(f"{mixed} Give --init_from FILE for each network")
 
 
 def _time_text(plan: StudyPlan, design: "Design", pace: "StudyPace") -> str:

@@ -32,7 +32,6 @@ from vit.commands.studies.study_series import (
 )
 from vit.commands.training.run_folder import find_bursts, read_images
 from vit.commands.training.train_options import unused_options
-from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.launch import forget_launcher
@@ -237,7 +236,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     check_used(options, unused, reporter)
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
-    warn_of_seen(reporter, dict.fromkeys(sentences))
+    reporter.warn(*dict.fromkeys(sentences))
     plan = replace(plan, costs=costs, began=began)
     if not plan.is_by_time:
         plan.folder.check_extends(plan.cells)

@@ -63,8 +63,7 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
             reporter.line(describe_target(series.forecast, findings.target, series.name))
     steps = [("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")]
     reporter.facts([*further_lines(findings), *steps])
-    for warning in findings.warnings:
-        reporter.notice(f"WARNING: {warning}")
+    reporter.warn(*findings.warnings)
     if failed := [f"{cell.describe()}: {cell.error}" for cell in findings.failed]:
         counted = "1 cell failed, and is" if len(failed) == 1 else f"{len(failed):,} cells failed, and are"
         reporter.notice(f"\nWARNING: {counted} not in the numbers above:")

@@ -148,4 +148,4 @@ def noticed_failure(reporter: Reporter, run: "RunDirectory") -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001  a font, a picture, a library: the training is finished all the same
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
-        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
+        reporter.warn(f"figures and report could not be drawn: {type(error).__name__}: {error}; {again}")

@@ -25,7 +25,7 @@ from vit.commands.training.train_options import (
     read_words,
     unused_options,
 )
-from vit.commands.training.train_plan import show_plan, warn_of_seen, warn_of_space
+from vit.commands.training.train_plan import show_plan, warn_of_space
 from vit.commands.training.train_progress import TrainProgress, show_result
 from vit.console import Reporter, duration
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
@@ -126,7 +126,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if options.run is None and plan.device.type == "cpu":
         reporter.notice(options.layers.note_for_cpu())
     if options.dry_run:
-        warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
+        reporter.warn(*seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
     resumed = options.run
@@ -135,7 +135,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     contents = read_on_first(plan.source, reporter, rendezvous)
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
-        warn_of_seen(reporter, plan.seen_before)
+        reporter.warn(*plan.seen_before)
     plan, loaders = run_trials(plan, began, reporter)
 
     from vit.checkpoints.run import RunDirectory

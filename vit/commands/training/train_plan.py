@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,15 +78,8 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
     """Warn if the checkpoints will not fit on the disk."""
     needed, free = KEPT_CHECKPOINTS * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
     if needed > free:
-        reporter.notice(
-            f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
-        )
-
-
-def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
-    """Warn of validation and test images that the network knows already, with the sentences of `seen_before`."""
-    for sentence in sentences:
-        reporter.notice(f"WARNING: {sentence}")
+        left = f"{run.path} has {free / 1e6:,.1f} MB left"
+        reporter.warn(f"checkpoints will take up to {needed / 1e6:,.1f} MB, and {left}")
 
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:

@@ -61,7 +61,7 @@ def demo(
         classes = count_of(len(predictor.class_names), "class", "classes")
         reporter.line(f"{classes}; open {address} in a browser; Ctrl-C ends the page")
         if host != HERE:
-            reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
+            reporter.warn("everyone who can reach this machine can use the page, because it has no password")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")
         try:
             threading.Event().wait()

@@ -253,8 +253,8 @@ def _show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", p
         data = str(path.relative_to(here)) if path.is_relative_to(here) else config.source
         options |= config.places
     if is_worse:
-        reporter.notice(
-            "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
+        reporter.warn(
+            "the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
             "often does that. Compare before you use this backbone"
         )
     if is_worse and start is not None:

@@ -85,7 +85,7 @@ def serve(
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         reporter.line(f"{address}/predict takes images; Ctrl-C ends the service")
         if host not in _LOCAL:
-            reporter.notice("WARNING: everyone who can reach this machine can use the service: it has no password")
+            reporter.warn("everyone who can reach this machine can use the service: it has no password")
         reporter.next_command(f"curl --data-binary @photo.jpg {address}/predict")
         service.run(sockets=[opened])
     if jobs.failure is not None:
