@@ -27,26 +27,26 @@ def check_overridden(options: StudyOptions) -> None:
     """Raise UsageError where one value of an option would take the place of another that the user gives as well."""
     from vit.study.spec import is_factor, option_words
 
-    tune = {name: [one for one in items(values) if not is_factor(one)] for name, values in options.tune.items()}
+    networks = networks_of(options)
     grids: dict[str, Grid] = {
         "": {f"data.{name}": [value] for name, value in options.data.items()},
         "--set ": {name: [value] for name, value in options.set.items()},
         "--vary ": {name: items(values) for name, values in options.vary.items()},
-        "--tune ": tune,
+        "--tune ": {name: [one for one in items(tried) if not is_factor(one)] for name, tried in options.tune.items()},
     }
-    for label, words in networks_of(options).items():
-        own = dotted(read_words(words).layers.options)
-        own_texts = {name: f"--networks {label}: {name}={value}" for name, value in own.items() if value != AUTO}
-        given: dict[str, tuple[object, str]] = {name: (own[name], text) for name, text in own_texts.items()}
-        for flag, grid in grids.items():
-            for name, values in grid.items():
-                shown = f"{flag}{name}={','.join(map(str, values))}"
-                for value in values:
-                    (word,) = option_words({name: value})
-                    for key, parsed in dotted(read_words([word]).layers.options).items():
-                        before, where = given.setdefault(key, (parsed if len(values) == 1 else values, shown))
-                        if before != parsed and where != shown:
-                            raise UsageError(f"{where} with {shown}", "leave one out")
+    of_all: list[tuple[str, str, object, object]] = []  # (words of the user, option, one of its values, all of them)
+    for flag, (name, values) in ((flag, item) for flag, grid in grids.items() for item in grid.items()):
+        shown = f"{flag}{name}={','.join(map(str, values))}"
+        for word in (word for value in values for word in option_words({name: value})):
+            parsed = dotted(read_words([word]).layers.options).items()
+            of_all += [(shown, key, value, value if len(values) == 1 else values) for key, value in parsed]
+    for label, words in networks.items():
+        own = dotted(read_words(words).layers.options).items()
+        given = {name: (value, f"--networks {label}: {name}={value}") for name, value in own if value != AUTO}
+        for shown, name, value, every in of_all:
+            before, where = given.setdefault(name, (every, shown))
+            if before != value and where != shown:
+                raise UsageError(f"{where} with {shown}", "leave one out")
 
 
 def named_options(options: StudyOptions) -> list[str]:
@@ -56,9 +56,9 @@ def named_options(options: StudyOptions) -> list[str]:
     return [*named, *(SHORT.get(flag, flag)[2:] for flag in flags if flag.startswith("--"))]
 
 
-def check_given(options: StudyOptions, budget: "Budget") -> None:
-    """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
-    for name in named_options(options):
+def check_given(names: Sequence[str], budget: "Budget") -> None:
+    """Raise UsageError for an option of cells, by dotted name, that the study itself decides, and would overwrite."""
+    for name in names:
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
         if name in SHARED:

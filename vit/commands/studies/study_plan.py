@@ -217,7 +217,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = decided(series, source)
-    check_given(options, budget)
+    names = named_options(options)
+    check_given(names, budget)
     seeds = options.seed_list()
     if not options.is_by_time and options.seeds == AUTO:
         seeds = seeds[:SEEDS_OF_CLUSTER]
@@ -227,7 +228,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
     )
     check_different(plan.cells, inputs)
-    costs, unused, names = {}, list[dict[str, str]](), named_options(options)
+    costs, unused = {}, list[dict[str, str]]()
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
