@@ -224,11 +224,13 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         seeds = seeds[:SEEDS_OF_CLUSTER]
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
+    costs: dict[str, Cost] = {}  # of every series, filled below
     plan = StudyPlan(
-        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
-    )
+        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, costs, pool, folds, why,
+        began=began,
+    )  # fmt: skip
     check_different(plan.cells, inputs)
-    costs, unused = {}, list[dict[str, str]]()
+    unused: list[dict[str, str]] = []
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
@@ -238,7 +240,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     reporter.warn(*dict.fromkeys(sentences))
-    plan = replace(plan, costs=costs, began=began)
     if not plan.is_by_time:
         plan.folder.check_extends(plan.cells)
     return plan
