@@ -25,6 +25,7 @@ from vit.commands.studies.study_series import (
     fold_sources,
     networks_for,
     num_folds,
+    recipes_of,
     series_of,
     sizes_for,
     starts_of,
@@ -107,7 +108,7 @@ class StudyPlan:
     @property
     def is_probe(self) -> bool:
         """Whether every series fits a head to a frozen backbone, which has no length."""
-        return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
+        return all(recipe.model.freeze == "backbone" for recipe in recipes_of(self.series))
 
     @property
     def is_by_time(self) -> bool:
@@ -134,7 +135,7 @@ class StudyPlan:
 
         choices = {name: list(tried) for name, tried in self.series.items()}
         tuned = len(next(iter(choices.values())))
-        recipes = _recipes(self.series)
+        recipes = recipes_of(self.series)
         labels = self.source.task.names(self.source.splits["test"].labels, self.source.class_names)
         length = PROBE_WORDS if self.is_probe else self.budget.describe()
         if self.part < 1:
@@ -177,7 +178,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     forget_launcher()  # a study that a launcher has started plans and trains alone
     check_overridden(options)
     series = series_of(options)
-    first = _recipes(series)[0]
+    first = recipes_of(series)[0]
     listed = listed_images(first)
 
     from vit.study.grid import Budget, parse_sizes
@@ -190,7 +191,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     alone = without_cell_files(replace(as_trained(first), distill=DistillConfig(), model=model))
     opened = open_inputs(alone, listed)
     if listed is not None:
-        for model in (one.model for one in _recipes(series) if one.model.init_from is None):
+        for model in (one.model for one in recipes_of(series) if one.model.init_from is None):
             choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
     find_bursts(listed, first.data, reporter)
     source = make_plan(alone, opened).source
@@ -201,7 +202,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     if folds:
         options = replace(options, data={**options.data, "fold": f"1/{folds}"})
         series = series_of(options)
-        first = _recipes(series)[0]
+        first = recipes_of(series)[0]
         sources = fold_sources(first.data, listed, folds)
         source, pool = sources[0], min(len(one.splits["train"]) for one in sources)
     if len(source.splits["test"]) < 2:
@@ -214,7 +215,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         series = series_of(options)
     named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
     sizes = parse_sizes(named, pool)
-    budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
+    budget = Budget.parse(usual_length(recipes_of(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = decided(series, source)
     names = named_options(options)
@@ -253,17 +254,13 @@ def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
     return StudyDirectory(Path(options.out).expanduser() / (options.name or by_file or slug(source.name)))
 
 
-def _recipes(series: Series) -> list[Recipe]:
-    return [recipe for choices in series.values() for recipe in choices.values()]
-
-
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
     """Hashes of the images, weights and teachers that cells learn from."""
     from vit.study.grid import Inputs
     from vit.study.spec import with_cell_files
     from vit.weights.open import weights_hash
 
-    cells = [with_cell_files(recipe, size, seed) for recipe in _recipes(series) for size in sizes for seed in seeds]
+    cells = [with_cell_files(recipe, size, seed) for recipe in recipes_of(series) for size in sizes for seed in seeds]
     teachers, starts = {cell.distill.teacher for cell in cells}, {cell.model.init_from for cell in cells}
     for teacher in sorted(filter(None, teachers)):
         check_model(teacher)

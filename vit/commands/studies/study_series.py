@@ -60,7 +60,7 @@ def series_of(options: StudyOptions) -> Series:
     shared = {**data, **options.set, "wandb": wandb, "tracker": options.tracker}
     vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
     series = make_series(networks_of(options), shared, vary, tune, read)
-    recipes = [recipe for choices in series.values() for recipe in choices.values()]
+    recipes = recipes_of(series)
     for recipe in recipes:
         refuse_register(recipe, "a study")
         if has_weights_pattern(recipe) and recipe.model.network.get("name", "auto") == "auto":
@@ -70,6 +70,11 @@ def series_of(options: StudyOptions) -> Series:
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")
     return series
+
+
+def recipes_of(series: Series) -> list[Recipe]:
+    """All recipes of all series."""
+    return [recipe for choices in series.values() for recipe in choices.values()]
 
 
 def networks_of(options: StudyOptions) -> dict[str, list[str]]:
