@@ -39,7 +39,7 @@ class StudyProgress:
     def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
-        self.work = dict(zip((cell.folder for cell in cells), work_of(cells, num_images), strict=True))
+        self.work = work_of(cells, num_images)
         self.num_running = self.num_done = self.num_failed = 0
         self.left_out: list[Cell] = []
         left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
@@ -147,20 +147,20 @@ class _TimedProgress(StudyProgress):
         return self._decided[key]
 
 
-def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
-    """The work of each cell: images that training shows; in a linear probe images that no earlier cell has computed.
+def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> dict[str, float]:
+    """{folder of a cell: its work}: images that training shows; in a linear probe those that no earlier cell computed.
 
     The training images of a seed are drawn by chance, so that the number of new ones is that of a random draw.
     """
     evaluated = sum(count for split, count in num_images.items() if split != "train")
     computed: dict[str, float] = {}  # {series: number of training images}
-    work = []
+    work: dict[str, float] = {}
     for cell in cells:
         if cell.recipe.model.freeze != "backbone":
-            work.append(float(cell.images_shown))
+            work[cell.folder] = float(cell.images_shown)
             continue
         before = computed.get(cell.series, 0.0)
         new = cell.num_images * max(0.0, 1 - before / num_images["train"])
         computed[cell.series] = before + new
-        work.append(HEAD_WORK + new + (0 if before else evaluated))
+        work[cell.folder] = HEAD_WORK + new + (0 if before else evaluated)
     return work

@@ -144,7 +144,7 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     if pace is None:  # no design has timed the networks
         recipes = {cell.series: cell.recipe for cell in sorted(cells, key=lambda cell: cell.num_images)}
         pace = StudyPace.measured(recipes, machine, study.num_images, is_here)
-    work = dict(zip((one.folder for one in study.own_cells), work_of(study.own_cells, pace.num_images), strict=True))
+    work = work_of(study.own_cells, pace.num_images)
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.series, cell.num_images), []).append(cell)
