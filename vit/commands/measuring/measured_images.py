@@ -50,17 +50,18 @@ def opened_source(
         assert run is not None
         recipe = read_recipe(run.config_path)
         return images_of_run(run, recipe, root), recipe.data.columns
-    if run is not None:
-        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
+    data_of_run = None if run is None else read_recipe(run.config_path).data
+    if data_of_run is not None:
+        columns = columns_for(data, columns, data_of_run.columns)
     source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
     absent = tuple(f"{split} has no image " for split in source.splits)
     for note in source.notes:  # such as skipped files; `with_model_classes` names classes without images
         if not note.startswith(absent):
             reporter.notice(note)
-    if groups is not None or run is None:
+    if groups is not None or data_of_run is None:
         return with_groups(source, groups, "--groups"), columns
     try:
-        return with_groups(source, read_recipe(run.config_path).data.groups), columns
+        return with_groups(source, data_of_run.groups), columns
     except DataError as error:  # a path has no group of this pattern
         reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
         return source, columns
