@@ -142,7 +142,7 @@ class RecipeLayers:
         return [self._read(config) for config in self.configs]
 
     def _read(self, config: str) -> Layer:
-        return read_config(config, make_parser(self.kind))[1]
+        return read_config(config, make_parser(self.kind))
 
 
 def _section(section: str, layer: Layer) -> Layer:

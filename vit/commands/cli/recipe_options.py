@@ -127,7 +127,7 @@ def _parser(is_pretraining: bool) -> Parser:
         example="vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
         main={"method": {"--method NAME": "diet (each image is a class) or mae (hidden patches)"}, **MAIN},
     )
-    _, first = read_config(f"pretrain_{PretrainRecipe().method}", parser)
+    first = read_config(f"pretrain_{PretrainRecipe().method}", parser)
     parser = parser.changed({name: {"default": value} for name, value in first.items()})
     return parser.without(UNUSED, ("distill", "mlflow")).changed(NO_TRIALS | _OF_PRETRAINING)
 
@@ -213,8 +213,8 @@ def find_config(name: str) -> Path:
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
 
 
-def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
-    """The file of --config, and its values; UsageError for anything else, a key twice, or an option not for files."""
+def read_config(name: str, parser: Parser) -> dict[str, Any]:
+    """The values of the file of --config; UsageError for anything else, a key twice, or an option not for files."""
     path = find_config(name)
     try:
         tree = parse_yaml(read_text(path))
@@ -228,7 +228,7 @@ def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
         if option in tree:
             raise UsageError(f"{path} has {option!r}, which is not an option of a file", f"give --{option} instead")
     try:
-        return path, parser.read_tree(tree)
+        return parser.read_tree(tree)
     except UsageError as error:
         raise UsageError(f"{path}: {error.problem}", error.fix) from error
 

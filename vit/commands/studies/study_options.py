@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath
 from vit.commands.cli.command_line import SCHEMA, Parser
-from vit.commands.cli.recipe_options import SHORT, read_config, shipped_configs
+from vit.commands.cli.recipe_options import SHORT, find_config, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError
 from vit.options import Option, options_of
@@ -185,8 +185,8 @@ def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) 
     files, name = list[Mapping[str, Any]](), None
     for config in configs:
         shipped = f"studies/{config}"
-        path, in_file = read_config(shipped if shipped in shipped_configs() else config, parser)
-        name, files = path.stem, [*files, in_file]
+        found = shipped if shipped in shipped_configs() else config
+        name, files = find_config(found).stem, [*files, read_config(found, parser)]
     whole: dict[str, Any] = {}
     for layer in (*files, values):
         whole |= {key: {**whole.get(key, {}), **one} if key in _JOINED else one for key, one in layer.items()}
