@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
+from vit.atomic_files import ABANDONED_SECONDS, atomic_write
 from vit.commands.cli.arguments import PositiveInt, StrPath, path_text
 from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
@@ -156,17 +157,15 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
     with explained(ResourceError, f"cannot write {folder}", "choose another OUT, or free space"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         for left in folder.parent.glob(f".{folder.name}.*.partial"):
-            changed = max((path.stat().st_mtime for path in (left, *left.glob("*"))), default=0.0)
+            changed = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
             if left.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
-        partial = partial_name(folder)
-        partial.mkdir()
-        try:
-            yield partial
-            partial.rename(folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        beginning = f".{folder.name}."
+        with TemporaryDirectory(".partial", beginning, folder.parent, ignore_cleanup_errors=True) as partial:
+            written = Path(partial) / folder.name
+            written.mkdir()
+            yield written
+            written.rename(folder)
 
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
