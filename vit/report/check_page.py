@@ -99,11 +99,9 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         "firsts": {one.kind: one for one in reversed(findings)},  # of each kind
         "titles": PAIRS,
         "pairs": {
-            kind: [
-                (len(group), [card(*one) for one in group[:PER_GROUP]], detail) for group, detail in found[:MOST_GROUPS]
-            ]
-            for kind, found in groups.items()
-            if found
+            kind: [(len(some), [card(*one) for one in some[:PER_GROUP]], detail) for some, detail in own[:MOST_GROUPS]]
+            for kind, own in groups.items()
+            if own
         },
         "counts": {kind: len(own) for kind, own in groups.items()} | {kind: len(own) for kind, own in others.items()},
         "others": {
@@ -121,16 +119,13 @@ def _groups(findings: Sequence[Finding]) -> list[Group]:
     """Pairs that share an image together, in the order of their first pair."""
     from scipy.cluster.hierarchy import DisjointSet
 
-    joined = DisjointSet()
     labels: dict[Place, str] = {}
-    details: dict[Place, str] = {}
     for one in findings:
-        other, place = (one.other_split, one.other_path), (one.split, one.path)
-        labels |= {other: one.other_label, place: one.label}
-        details[place] = one.detail
-        for each in (other, place):
-            joined.add(each)
-        joined.merge(other, place)
+        labels |= {(one.other_split, one.other_path): one.other_label, (one.split, one.path): one.label}
+    details = {(one.split, one.path): one.detail for one in findings}
+    joined = DisjointSet(labels)
+    for one in findings:
+        joined.merge((one.other_split, one.other_path), (one.split, one.path))
     members: dict[Place, list[Place]] = {}
     for place in labels:
         members.setdefault(joined[place], []).append(place)
