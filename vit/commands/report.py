@@ -42,17 +42,17 @@ def report(
         fix = "give a folder that 'vit study', 'vit crossval' or 'vit train' made"
         raise UsageError(f"there is no folder {path}", fix)
     crossval = CrossvalLayout(path)
-    kind = "run" if RunLayout(path).config_path.is_file() else ""
+    kind = "run" if RunLayout(path).config_path.is_file() else "study"
     kind = "cross-validation" if crossval.description_path.is_file() else kind
     of_study = [name for name, value in (("--target", target), ("--margin", margin)) if value is not None]
-    if kind and of_study:
+    if kind != "study" and of_study:
         raise UsageError(f"{of_study[0]} is for studies, and {path} is a {kind}", "leave it out")
     if kind != "run" and root is not None:
-        raise UsageError(f"--root is for runs, and {path} is a {kind or 'study'}", "leave it out")
+        raise UsageError(f"--root is for runs, and {path} is a {kind}", "leave it out")
     if kind == "cross-validation":
         report_crossval(reporter, path)
         return crossval.report_path
-    if not kind:
+    if kind == "study":
         report_findings(reporter, path, target, margin)
         return StudyLayout(path).report_path
 

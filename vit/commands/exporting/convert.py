@@ -97,7 +97,7 @@ def convert(
     while same := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
         names = tuple(f"{name} ({number})" if name in same else name for number, name in enumerate(names))
     facts = _write(pretrained, path, names, image_size, options, bool(replaced))
-    of_classes = [("classes", f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})")]
+    of_classes = [("classes", f"{len(names):,}: {some_of(names, 3)} ({whose})")]
     if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
         got = f"{count_of(len(repeated), 'class', 'classes')} got the number into the name: {some_of(repeated, 10)}"
         of_classes.append(("repeated names", got))

@@ -124,10 +124,8 @@ def _similar(known: "Embeddings", queries: "Sequence[Embedding]", count: int) ->
 
     copies = [[place for place, own in enumerate(known.content_hashes) if own == one.content_hash] for one in queries]
     vectors = [one.vector for one in queries if one.vector is not None]
-    if not vectors:
-        return [SimilarImages(one.path, error=one.error) for one in queries]
     most = min(count + max(map(len, copies)), len(known.paths))
-    ranked = iter(zip(*nearest(known.vectors, np.stack(vectors), most), strict=True))
+    ranked = iter(zip(*nearest(known.vectors, np.stack(vectors), most), strict=True)) if vectors else iter(())
     results = []
     for one, own in zip(queries, copies, strict=True):
         if one.vector is None:
