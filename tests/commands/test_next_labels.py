@@ -100,6 +100,7 @@ def test_what_cannot_be_chosen_from_is_refused(vit, colors, colors_run, labels_r
     assert answer.code == 3 and "the pool has no image to label: the run knows 42 of 42 files" in answer.err
     vit("data", "next", labels_run.path, colors, "--recursive").failed(2, "takes a run of one class for an image")
     vit("data", "next", colors_run, colors, "--output", "new.html").failed(2, "give a name that ends in .csv")
+    vit("data", "next", colors_run, colors, "--seed", -1).failed(2, "--seed is -1")
     (here / "lone.ckpt").write_bytes(digits_run.best.read_bytes())
     vit("data", "next", "lone.ckpt", colors / "red").failed(2, "lone.ckpt is not in a run folder")
     answer = vit("data", "next", digits_run.path, colors / "red", "--count", 20)

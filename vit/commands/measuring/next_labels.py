@@ -15,6 +15,7 @@ from vit.console import Reporter, count_of, percent, tracked
 from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
 from vit.inference.files import TABLES, list_images
+from vit.ranges import Seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +60,7 @@ def next_labels(
     count: PositiveInt = 100,
     by: Literal["doubt", "random"] = "doubt",
     recursive: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
     output: StrPath | None = None,
     device: str = "auto",
 ) -> NextLabels:
