@@ -166,7 +166,8 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
         text = path.read_text(encoding="utf-8-sig")
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
-        raise DataError(f"{path} has {len(names):,} names for {num_classes:,} classes", "give one name in each line")
+        problem = f"{path} has {count_of(len(names), 'name')} for {num_classes:,} classes"
+        raise DataError(problem, "give one name in each line")
     for name in (name for name, count in Counter(names).items() if count > 1):
         lines = " and ".join(f"in line {number}" for number, one in enumerate(names, 1) if one == name)
         raise DataError(f"{path} has the class name {name!r} {lines}", "give each class a name of its own")
