@@ -196,6 +196,8 @@ def test_a_taken_port_and_a_missing_library(vit, digits_run, monkeypatch):
         vit("serve", digits_run.path, "--port", port).failed(7, f"cannot listen on 127.0.0.1, port {port}", "--port")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     vit("serve", digits_run.path).failed(2, "[serve]")
+    for command in ("serve", "demo"):
+        vit(command, digits_run.path, "--port", 65536).failed(2, "--port is 65536")
 
 
 def hostile(side=7990):

@@ -16,6 +16,7 @@ from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
 from vit.options import options_of, read_word
 from vit.ranges import Fraction as Fraction
+from vit.ranges import Port as Port
 from vit.ranges import PositiveInt as PositiveInt
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import Model, PositiveInt, warn_of_unfinished
+from vit.commands.cli.arguments import Model, Port, PositiveInt, warn_of_unfinished
 from vit.console import Reporter, count_of
 from vit.errors import UsageError, install
 
@@ -19,7 +19,7 @@ def demo(
     model: Model,
     *,
     host: str = HERE,
-    port: PositiveInt | None = None,
+    port: Port | None = None,
     top_k: PositiveInt = 5,
     device: str = "auto",
     unfinished: bool = False,

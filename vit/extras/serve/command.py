@@ -5,7 +5,7 @@ import socket
 from importlib.util import find_spec
 from typing import Literal
 
-from vit.commands.cli.arguments import Fraction, ModelOrExport, PositiveInt, trusted_hosts
+from vit.commands.cli.arguments import Fraction, ModelOrExport, Port, PositiveInt, trusted_hosts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError, explained, install
@@ -19,7 +19,7 @@ def serve(
     model: ModelOrExport,
     *,
     host: str = HERE,
-    port: PositiveInt = 8000,
+    port: Port = 8000,
     top_k: PositiveInt = 5,
     reject_below: Fraction | None = None,
     target_accuracy: Fraction | None = None,
