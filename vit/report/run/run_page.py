@@ -123,10 +123,9 @@ def write_evaluation_page(files: EvaluationLayout, images: EvaluatedImages, scor
 
 def write_classes(run: RunDirectory, fitted: "FitResult", class_names: tuple[str, ...]) -> None:
     """Write metrics of every class or label, of the test images or else of the validation images."""
-    split = _measured_split(fitted)
-    if split is not None:
-        table = report_of(fitted.result.task).class_table(fitted.scored[split], fitted.result, class_names)
-        write_json(run.per_class_path(split), table)
+    split = fitted.result.measured_split
+    table = report_of(fitted.result.task).class_table(fitted.scored[split], fitted.result, class_names)
+    write_json(run.per_class_path(split), table)
 
 
 def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
@@ -135,16 +134,13 @@ def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tra
     report = report_of(result.task)
     axis, _ = loss_text(read_text(run.config_path), result.task)
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
-    split = _measured_split(fitted)
-    if split is not None:
-        scored, sizes = fitted.scored[split], plan.class_balance.counts
-        figures |= report.run_figures(scored, result, sizes, class_names)
-        if result.task.is_exclusive:
-            guesses = scored.probabilities.argmax(axis=1).tolist()
-            tracker.confusion_matrix(f"{split}/confusion", scored.labels.tolist(), guesses, class_names)
+    scored = fitted.scored[result.measured_split]
+    figures |= report.run_figures(scored, result, plan.class_balance.counts, class_names)
+    if result.task.is_exclusive:
+        guesses = scored.probabilities.argmax(axis=1).tolist()
+        tracker.confusion_matrix(f"{result.measured_split}/confusion", scored.labels.tolist(), guesses, class_names)
     figures["augmented"] = augmented(plan, fitted.data)
-    validated = fitted.scored.get("validation")
-    worst = [] if validated is None else report.worst(validated, result, class_names, MOST_WORST)
+    worst = report.worst(fitted.scored["validation"], result, class_names, MOST_WORST)
     if worst:
         dataset = fitted.data.dataset("validation")
         indices = {path: index for index, path in enumerate(dataset.samples.paths)}
@@ -156,10 +152,6 @@ def draw_run(run: RunDirectory, plan: "Plan", fitted: "FitResult", tracker: "Tra
         save(figure, run.figure_path(name))
         tracker.figure(f"figures/{name}", run.figure_path(name), has_images=name in ("augmented", "worst"))
     _track_result(run, result, tracker)
-
-
-def _measured_split(fitted: "FitResult") -> str | None:
-    return next((split for split in ("test", "validation") if split in fitted.scored), None)
 
 
 def _track_result(run: RunDirectory, result: RunResult, tracker: "Tracker") -> None:
