@@ -102,8 +102,6 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
     from vit.training.tracking.open import open_trackers
     from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 
-    if not plan.cells:
-        return
     folder, name = plan.folder, plan.folder.path.name
     settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
     tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
