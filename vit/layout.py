@@ -91,9 +91,9 @@ class EvaluationLayout(Folder):
     metrics_path = File("metrics.json")  # metrics with intervals, also by class
     predictions_path = File("predictions.csv")  # prediction for every image
     report_path = File("report.html")  # page with metrics, figures and pictures
-    confusion_matrix_path = File("confusion_matrix.png")
-    precision_recall_path = File("precision_recall.png")  # of a model that gives several labels
-    reliability_path = File("reliability.png")  # figure of confidence against accuracy
+
+    def figure_path(self, name: str) -> Path:
+        return self.path / f"{name}.png"
 
 
 @dataclass(frozen=True)

@@ -238,14 +238,15 @@ def _write(evaluation: Evaluation, scored: "Scored", images: "EvaluatedImages", 
     with lock:
         write_json(files.metrics_path, {**evaluation.measurement.to_dict(), **_facts(evaluation, images)})
         scored.write(files.predictions_path, class_names, images.rules)
-        for path, figure in report.evaluation_figures(scored, evaluation.measurement, class_names, files).items():
-            save(figure, path)
+        figures = report.evaluation_figures(scored, evaluation.measurement, class_names)
+        for name, figure in figures.items():
+            save(figure, files.figure_path(name))
         show_measurement(reporter, evaluation.measurement)
         if weak is not None:
             reporter.line(f"\nweak groups: {weak.describe()}")
             for group in weak.found:
                 reporter.line(f"  {group.describe()}")
-        write_evaluation_page(files, images, scored, evaluation.measurement)
+        write_evaluation_page(files, images, scored, evaluation.measurement, figures)
         lock_path.unlink()
     return files
 

@@ -4,7 +4,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from vit.inference.metrics.multilabel_metrics import (
 )
 from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.scored_images import ScoredLabels, read_scored_labels
-from vit.layout import EvaluationLayout
 from vit.report.page.figures import reliability
 from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
@@ -101,17 +99,16 @@ def worst(scored: ScoredLabels, result: RunResult, class_names: Sequence[str], m
 
 
 def evaluation_figures(
-    scored: ScoredLabels, measurement: MultilabelMeasurement, class_names: Sequence[str], files: EvaluationLayout
-) -> Mapping[Path, Figure]:
-    return {
-        files.precision_recall_path: precision_recall(scored, measurement.per_label),
-        files.reliability_path: label_reliability(scored),
-    }
+    scored: ScoredLabels, measurement: MultilabelMeasurement, class_names: Sequence[str]
+) -> dict[str, Figure]:
+    precision = precision_recall(scored, measurement.per_label)
+    return {"precision_recall": precision, "reliability": label_reliability(scored)}
 
 
 def evaluation_content(
-    images: EvaluatedImages, scored: ScoredLabels, measurement: MultilabelMeasurement, predictions: str
-) -> dict[str, object]:
+    images: EvaluatedImages, scored: ScoredLabels, measurement: MultilabelMeasurement, figures: Mapping[str, Figure],
+    predictions: str,
+) -> dict[str, object]:  # fmt: skip
     assert images.rules is not None
     mistakes = label_mistakes(scored, images.rules.thresholds, images.class_names)
     cards = _cards(mistakes[:MOST_PICTURES], pixels_of_scored(images, scored.paths))
@@ -120,10 +117,7 @@ def evaluation_content(
         "judged": _judged_text(scored),
         "has_pictures": True,
         "labels": _label_rows(measurement.per_label, None, measurement.temperatures),
-        "figures": {
-            "precision_recall": drawn(precision_recall(scored, measurement.per_label)),
-            "reliability": drawn(label_reliability(scored)),
-        },
+        "figures": {name: drawn(figure) for name, figure in figures.items()},
         "unreadable": len(scored.left_out),
     }
 

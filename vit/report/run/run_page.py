@@ -50,10 +50,10 @@ class TaskReport(Protocol):
     SCRIPTS: tuple[str, ...]
     # (scored, class names, rules and validation scores of the model) -> all metrics of an evaluation
     measure: Callable[[Any, Sequence[str], LabelRules | None, ValidationScores | None], Any]
-    # (scored, measurement, class names, files) -> the figures of an evaluation by their files
-    evaluation_figures: Callable[[Any, Any, Sequence[str], EvaluationLayout], Mapping[Path, Figure]]
-    # (images, scored, measurement, file with all rows) -> what the page of an evaluation prints beside the common parts
-    evaluation_content: Callable[[EvaluatedImages, Any, Any, str], dict[str, object]]
+    # (scored, measurement, class names) -> the figures of an evaluation
+    evaluation_figures: Callable[[Any, Any, Sequence[str]], dict[str, Figure]]
+    # (images, scored, measurement, its figures, file with all rows) -> what the page of an evaluation prints of its own
+    evaluation_content: Callable[[EvaluatedImages, Any, Any, Mapping[str, Figure], str], dict[str, object]]
     # what the page of a run prints beside the common parts, and the images that it has asked for pictures
     run_content: Callable[[MeasuredRun], tuple[dict[str, object], RunImages | None]]
     # (scored, result, class names) -> metrics of every class or label, as the JSON file of a run has them
@@ -106,8 +106,10 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     return num_changed
 
 
-def write_evaluation_page(files: EvaluationLayout, images: EvaluatedImages, scored: Scored, measurement: Any) -> None:
-    """Write report.html into the folder of an evaluation; `measurement` is what `TaskReport.measure` gave."""
+def write_evaluation_page(
+    files: EvaluationLayout, images: EvaluatedImages, scored: Scored, measurement: Any, figures: Mapping[str, Figure]
+) -> None:
+    """Write report.html into the folder of an evaluation; measurement and figures are those of its `TaskReport`."""
     report = report_of(images.task)
     common = {
         "model": Path(images.model).name,
@@ -117,7 +119,7 @@ def write_evaluation_page(files: EvaluationLayout, images: EvaluatedImages, scor
         "warnings": [*filter(None, [images.seen.warning]), *measurement.warnings],
         **scripts(*report.SCRIPTS),
     }
-    content = report.evaluation_content(images, scored, measurement, files.predictions_path.name)
+    content = report.evaluation_content(images, scored, measurement, figures, files.predictions_path.name)
     write_page(files.report_path, report.EVALUATION_TEMPLATE, {**common, **content})
 
 

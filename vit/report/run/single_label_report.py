@@ -4,7 +4,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metric
 from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import ScoredImages, read_scored
-from vit.layout import EvaluationLayout
 from vit.report.page.figures import confusion_matrix, reliability
 from vit.report.page.page import with_next_steps
 from vit.report.page.style import drawn
@@ -68,15 +66,7 @@ def class_table(scored: ScoredImages, result: RunResult, class_names: Sequence[s
 def run_figures(
     scored: ScoredImages, result: RunResult, sizes: Labels, class_names: Sequence[str]
 ) -> dict[str, Figure]:
-    figures = {}
-    if len(class_names) <= MOST_IN_CONFUSION:
-        counts = confusion(scored.labels, scored.predictions, len(class_names))
-        figures["confusion_matrix"] = confusion_matrix(counts, class_names)
-    by_size = recall_by_size(sizes, scored.labels, scored.correct, class_names, scored.groups)
-    if by_size is not None:
-        figures["recall_by_size"] = by_size
-    figures["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
-    return figures
+    return _figures(scored, class_names, sizes)
 
 
 def worst(scored: ScoredImages, result: RunResult, class_names: Sequence[str], most: int) -> list[WorstImage]:
@@ -85,24 +75,20 @@ def worst(scored: ScoredImages, result: RunResult, class_names: Sequence[str], m
     return [WorstImage(row.path, row.label, row.predicted, row.probability, row.loss) for row in largest]
 
 
-def evaluation_figures(
-    scored: ScoredImages, measurement: Measurement, class_names: Sequence[str], files: EvaluationLayout
-) -> Mapping[Path, Figure]:
-    figures = {files.reliability_path: reliability(scored.correct, scored.confidences, scored.uncalibrated)}
-    if measurement.confusion is not None:
-        figures[files.confusion_matrix_path] = confusion_matrix(measurement.confusion, class_names)
-    return figures
+def evaluation_figures(scored: ScoredImages, measurement: Measurement, class_names: Sequence[str]) -> dict[str, Figure]:
+    return _figures(scored, class_names)
 
 
 def evaluation_content(
-    images: run_common.EvaluatedImages, scored: ScoredImages, measurement: Measurement, predictions: str
-) -> dict[str, object]:
+    images: run_common.EvaluatedImages, scored: ScoredImages, measurement: Measurement, figures: Mapping[str, Figure],
+    predictions: str,
+) -> dict[str, object]:  # fmt: skip
     class_names, rows, num_groups = images.class_names, scored.rows(images.class_names), measurement.num_groups
     tested, accuracy = Tested.of(rows, class_names, scored.groups), measurement.metrics.acc1
     pictures = Cards(rows, run_common.pixels_of_scored(images, scored.paths))
     classes = class_rows(tested, class_names)
     shown = [row for row in classes if row.num_images or row.false_alarms][: run_common.MOST_CLASSES]
-    content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers)
+    content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers, figures)
     kind = "image" if images.split == "all" else f"{images.split} image"
     measured = count_text(measurement.num_images, num_groups, kind)
     title = f"{images.network} on {images.data}"
@@ -148,9 +134,9 @@ def run_content(measured: run_common.MeasuredRun) -> tuple[dict[str, object], Ru
     classes = class_rows(tested, class_names, sizes)[: run_common.MOST_CLASSES]
     file_name = run.scored_path(split).relative_to(run.path).as_posix()
     answers = MeasuredAnswers.from_dict(result.answers) if result.answers else None
-    content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
+    figures = _figures(tested, class_names, sizes)
+    content = _measured_content(tested, pictures, class_names, classes, file_name, answers, figures)
     levels = [metrics.LevelAccuracy(**{**row, "accuracy": Metric(**row["accuracy"])}) for row in result.levels or ()]
-    by_size = recall_by_size(sizes, tested.labels, tested.correct, class_names, tested.groups)
     title = f"{result.spec.name} on {result.data}"
     lines = run_common.result_lines(title, accuracy, content["num_right"], images, content["confusions"].cells)
     lines += [f"Warning: {sentence}" for sentence in measured.warnings]
@@ -167,7 +153,7 @@ def run_content(measured: run_common.MeasuredRun) -> tuple[dict[str, object], Ru
         "temperature": result.temperature,
         "has_temperatures": result.temperature != 1,
         "fitted_on": result.fitted_on,
-        "recall_by_size": None if by_size is None else drawn(by_size),
+        "recall_by_size": drawn(figures["recall_by_size"]) if "recall_by_size" in figures else None,
         "summary": with_next_steps(lines, steps),
         "explained": [
             (title, pictures.explained(indices, run, [class_names[tested.predictions[index]] for index in indices]))
@@ -177,6 +163,21 @@ def run_content(measured: run_common.MeasuredRun) -> tuple[dict[str, object], Ru
     return {**content, **more}, pixels
 
 
+def _figures(
+    measured: ScoredImages | Tested, class_names: Sequence[str], sizes: Labels | None = None
+) -> dict[str, Figure]:
+    """Figures of measured images by their names; `sizes` (C,) are the training images of each class, if known."""
+    figures = {}
+    if len(class_names) <= MOST_IN_CONFUSION:
+        counts = confusion(measured.labels, measured.predictions, len(class_names))
+        figures["confusion_matrix"] = confusion_matrix(counts, class_names)
+    if sizes is not None:
+        by_size = recall_by_size(sizes, measured.labels, measured.correct, class_names, measured.groups)
+        figures |= {} if by_size is None else {"recall_by_size": by_size}
+    figures["reliability"] = reliability(measured.correct, measured.confidences, measured.uncalibrated)
+    return figures
+
+
 def _measured_content(
     tested: Tested,
     pictures: Cards,
@@ -184,19 +185,20 @@ def _measured_content(
     classes: Sequence[ClassRow],
     predictions: str,
     answers: MeasuredAnswers | None,
+    figures: Mapping[str, Figure],
 ) -> dict[str, Any]:
     """What both pages print of measured images."""
-    number, counts = len(class_names), confusion(tested.labels, tested.predictions, len(class_names))
+    number = len(class_names)
     has_figure = MOST_IN_MATRIX < number <= MOST_IN_CONFUSION  # a small one is a table
     return {
         "num_right": int(tested.correct.sum()),
         "num_classes": number,
         "has_pictures": pictures.pixels is not None,
         "classes": classes,
-        "confusion": drawn(confusion_matrix(counts, class_names)) if has_figure else None,
+        "confusion": drawn(figures["confusion_matrix"]) if has_figure else None,
         "confusions": confusion_content(tested, class_names, pictures, predictions, [row.number for row in classes]),
         "worst": pictures.cards(tested.by_loss[: run_common.MOST_PICTURES]),
         "doubtful": pictures.cards(tested.by_confidence()[: run_common.MOST_PICTURES]),
-        "reliability": drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
+        "reliability": drawn(figures["reliability"]),
         "unsure": None if answers is None else unsure_content(answers, tested, class_names),
     }
