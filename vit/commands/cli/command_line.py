@@ -74,14 +74,14 @@ class Parser(CommandOptions):
             option, key = self.find(flag.removeprefix("--")) or (None, "")
             if option is None or option.is_positional or not flag.startswith("--"):
                 raise self.unknown(flag)
-            is_next = False
-            if not equals:
+            has_value = bool(equals)
+            if not has_value:
                 following = rest[0] if rest else "--"
-                is_next = following in ("true", "false") if option.is_flag else not following.startswith("--")
-                if not is_next and not option.is_flag:
+                has_value = following in ("true", "false") if option.is_flag else not following.startswith("--")
+                if not has_value and not option.is_flag:
                     raise UsageError(f"{flag} needs a value", self.hint)
-                text = rest.popleft() if is_next else "true"
-            flag_before = option if option.is_flag and not equals and not is_next else None
+                text = rest.popleft() if has_value else "true"
+            flag_before = None if has_value else option
             _store(values, option, key, text)
         return values
 
