@@ -62,8 +62,8 @@ class Reporter:
             _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
 
     def warn(self, *sentences: str) -> None:
-        """Print each sentence as a warning."""
-        for sentence in sentences:
+        """Print each sentence as a warning; an empty one is none."""
+        for sentence in filter(None, sentences):
             self.notice(f"WARNING: {sentence}")
 
     def some(self, lines: Sequence[str], most: int = 10) -> None:

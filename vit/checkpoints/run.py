@@ -179,8 +179,8 @@ def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> 
 
 
 def unfinished_text(lacks: str) -> str:
-    """The warning of a model whose training lacks something."""
-    return f"the training is not finished: {lacks}"
+    """The warning of a model whose training lacks something; "" where it lacks nothing."""
+    return f"the training is not finished: {lacks}" if lacks else ""
 
 
 def has_no_classes(path: Path) -> UsageError:

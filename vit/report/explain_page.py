@@ -72,7 +72,7 @@ class ExplainPage:
         """Write the page, whole or not at all; `unreadable` are paths with reasons."""
         content = {
             "title": self.title,
-            "warning": unfinished_text(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks),
             "cards": self.cards,
             "scores": self.scores(),
             "methods": [(name, ABOUT[name]) for name in self.methods],

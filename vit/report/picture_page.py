@@ -189,7 +189,7 @@ class Gallery:
         counts = self.labels.most_common()
         content = {
             "gallery": self,
-            "warning": unfinished_text(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks),
             "date": date.today().isoformat(),
             "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],
             "filters": counts[:MAX_FILTERS],

@@ -80,10 +80,10 @@ class PretrainedWeights:
     @property
     def warning(self) -> str:
         """What the weights lack for a command without classes: the end of their training, or values; "" for nothing."""
-        sentences = [unfinished_text(self.unfinished)] if self.unfinished else []
+        sentences = [unfinished_text(self.unfinished)]
         if guesses := self.guesses({"class_names"}):
             sentences.append(f"{self.source} does not settle these values, so they are guesses: {guesses}")
-        return "; ".join(sentences)
+        return "; ".join(filter(None, sentences))
 
     def guesses(self, given: Set[str] = frozenset(), options: Options | None = None) -> str:
         """What is guessed, in words, without what is `given` ("class_names", ...) and options; "" for nothing."""

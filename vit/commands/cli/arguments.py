@@ -109,10 +109,9 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
 
 def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
     """Warn where the training of a model lacks something."""
-    if lacks:
-        from vit.checkpoints.run import unfinished_text
+    from vit.checkpoints.run import unfinished_text
 
-        reporter.warn(unfinished_text(lacks))
+    reporter.warn(unfinished_text(lacks))
 
 
 def without(words: Sequence[str], *flags: str) -> str:

@@ -148,8 +148,7 @@ def evaluate(
             measured_images.check_own_model(Path(one), its)
         source = measured_images.of_same_task(source, predictor.task)
         samples, seen = measured_images.images_to_measure(models, data, source, measured_split, include_seen, reporter)
-        if predictor.lacks:
-            seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
+        seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = measured_images.with_model_classes(samples, source, predictor.class_names, reporter)
         words = measured_images.describe_images(source.name, shown)
         traits = ImageTraits() if predictor.task.is_exclusive and not others else None

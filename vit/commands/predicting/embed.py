@@ -78,9 +78,8 @@ def embed(
     reporter.notice(listed.remarks)
     embedder = Embedder(source, device)
     used, identity, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
-    if embedder.warning:
-        reporter.warn(embedder.warning)
-    reporter.notice(f"{count_of(len(listed.paths), 'file')}, {identity.network}, {used.device.type}, {used.precision}")
+    reporter.warn(embedder.warning)
+    reporter.notice(f"{files}, {identity.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
 
     def rows() -> "Iterator[Embedding]":

@@ -79,8 +79,7 @@ def inspect(
     if not isinstance(network, VisionTransformer):
         problem = f"{model} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog"
         raise UsageError(problem, "see 'vit explain' for what a CNN looks at")
-    if pretrained.warning:
-        reporter.warn(pretrained.warning)
+    reporter.warn(pretrained.warning)
     pixels = _pixels(model, listed.paths, limit, filled.preprocess, reporter)
     license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
     reporter.notice(f"license: {license_name}" if license_name else "")

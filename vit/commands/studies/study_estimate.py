@@ -61,8 +61,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
         few = f"trainings have at most {plan.sizes[-1]:,} of your {plan.pool:,} training images in this time"
         reporter.warn(f"{few}, so fine-tuning says nothing of all of them. Give a longer --time")
-    if short := short_trainings(plan.protocol):
-        reporter.warn(short)
+    reporter.warn(short_trainings(plan.protocol))
     if mixed := unequal_start(plan.protocol):
         reporter.warn(f"{mixed} Give --init_from FILE for each network")
 
