@@ -16,7 +16,7 @@ from vit.report.page.figures import confusion_matrix
 from vit.report.page.page import scripts, with_next_steps, write_new_page, write_page
 from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_pictures import Cards, describe_changed, pixels_of
-from vit.report.studies.study_figures import NAME, bars, scaled
+from vit.report.studies.study_figures import NAME, bars, in_percent
 from vit.study.answer.wording import Cell, complement, ends, percents, value_text
 from vit.study.crossval import CrossvalResult
 from vit.study.findings import ALPHA, Difference, Interval
@@ -32,7 +32,7 @@ def difference_figure(first: str, found: Sequence[tuple[str, Interval, float]]) 
     """Accuracy of the first run minus that of each other run, in points. A filled mark has a corrected p below 0.05."""
     figure, axes = plot(9, 1.4 + 0.42 * len(found))
     color, marker = look(0)
-    shown = [scaled(gap, 100) for _, gap, _ in found]
+    shown = [in_percent(gap) for _, gap, _ in found]
     for row, (gap, (*_, p)) in enumerate(zip(shown, found, strict=True)):
         fill = color if p < ALPHA else "white"
         axes.errorbar([gap.value], [row], xerr=bars(gap), fmt=marker, color=color, markerfacecolor=fill, capsize=2.5)

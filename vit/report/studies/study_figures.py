@@ -73,7 +73,7 @@ def variants(findings: Findings) -> Figure:
         color, marker = look(row)
         (point,) = series.points
         errors = [100 * max(error, least) for error in point.errors]
-        mean = scaled(point.mean, 100, least)
+        mean = in_percent(point.mean, least)
         axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
         axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
         shown += [*errors, mean.value, max(mean.ends or (mean.value,))]
@@ -96,7 +96,7 @@ def gaps(findings: Findings) -> Figure:
     colors = {series.name: look(index)[0] for index, series in enumerate(findings.series)}
     for (axes,), pair in zip(figure.subplots(len(compared), 1, squeeze=False), compared, strict=True):
         first, second = (plain(name, NAME) for name in (pair.first, pair.second))
-        shown = [scaled(difference.gap, 100) for difference in pair.differences]
+        shown = [in_percent(difference.gap) for difference in pair.differences]
         for difference, gap in zip(pair.differences, shown, strict=True):
             color = colors[pair.first if gap.value < 0 else pair.second]
             fill = color if difference.is_significant else "white"
@@ -144,7 +144,7 @@ def _curve(
         beside = [point.num_images * shifts[1]] * len(errors)
         axes.plot(beside, errors, ".", color=color, alpha=0.4, markersize=5, markeredgewidth=0)
         shown += errors
-    around = [scaled(point.mean, 100, least) for point in points]
+    around = [in_percent(point.mean, least) for point in points]
     means = [interval.value for interval in around]
     sizes = [point.num_images * shifts[0] for point in points]
     # the interval of two seeds can be as wide as the axis, so it may leave the frame
@@ -182,10 +182,10 @@ def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[in
     )
 
 
-def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interval:
-    """The interval times a factor, each number of at least `least` before."""
-    low, high = (None if end is None else factor * max(end, least) for end in (interval.low, interval.high))
-    return Interval(factor * max(interval.value, least), low, high)
+def in_percent(interval: Interval, least: float = -np.inf) -> Interval:
+    """The interval times 100, each number of at least `least` before."""
+    low, high = (None if end is None else 100 * max(end, least) for end in (interval.low, interval.high))
+    return Interval(100 * max(interval.value, least), low, high)
 
 
 def bars(interval: Interval) -> npt.NDArray[np.float64]:
