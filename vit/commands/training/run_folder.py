@@ -93,14 +93,13 @@ def open_run(
     from vit.checkpoints.run import RunDirectory
     from vit.training.fit import check_unchanged, write_beginning
 
-    if resumed is not None:
-        run = RunDirectory(resumed)
-    else:
-        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, name)
-    lock.enter_context(run.held())
     if resumed is None:
+        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, name)
+        lock.enter_context(run.held())
         write_beginning(run, plan.recipe, plan.source, contents)
         return run
+    run = RunDirectory(resumed)
+    lock.enter_context(run.held())
     recipe = read_recipe(run.config_path)
     has_moved = recipe.data.source != plan.recipe.data.source
     check_unchanged(run, plan.source, contents, has_moved)
