@@ -77,6 +77,7 @@ def test_runs_whose_average_means_nothing_are_refused(vit, runs, colors, digits_
         ((found[0],), "two or more runs"),
         ((found[0], found[0]), "is given twice"),
         ((found[0], digits_run.path), "an average of such weights means nothing"),
+        ((first, found[0]), f"{first} starts from random weights: an average"),
     ):
         vit("soup", *others, "--output", tmp_path / "soup.ckpt").failed(2, words)
     assert not (tmp_path / "soup.ckpt").exists()

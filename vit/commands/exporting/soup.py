@@ -150,7 +150,8 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
     for name, recipe, images in zip(paths, recipes, splits, strict=True):
         start = recipe.model.init_from
         if start is None or start != first_start:
-            what = f"starts from {start or 'random weights'}, and {paths[0]} from {first_start or 'random weights'}"
+            other = f", and {paths[0]} from {first_start or 'random weights'}" * (name != paths[0])
+            what = f"starts from {start or 'random weights'}{other}"
             fix = "give runs that start from the same pretrained weights, or average answers: vit evaluate RUN RUN"
             raise UsageError(f"{name} {what}: an average of such weights means nothing", fix)
         for split in ("validation", "calibration", "test"):
