@@ -194,9 +194,9 @@ def test_backbones_without_a_common_seed_have_no_difference(probed, tmp_path, mo
 
 def test_the_work_of_a_probe_is_counted_in_new_images():
     """The first probe of a backbone computes the validation and test images; the next one only new training images."""
-    cells = [SimpleNamespace(series=name, num_images=60, recipe=PROBE) for name in ("a", "b", "a")]
+    cells = [SimpleNamespace(series=at[0], folder=at, num_images=60, recipe=PROBE) for at in ("a", "b", "a2")]
     work = work_of(cells, {"train": 240, "validation": 20, "test": 100})
-    assert work == [HEAD_WORK + 180, HEAD_WORK + 180, HEAD_WORK + 45]
+    assert work == {"a": HEAD_WORK + 180, "b": HEAD_WORK + 180, "a2": HEAD_WORK + 45}
 
 
 @pytest.mark.parametrize(
