@@ -170,6 +170,7 @@ def test_a_study_says_how_to_see_its_runs(vit, folder):
 def test_no_folder_and_no_run(vit, folder):
     vit("runs", "nowhere").failed(2, "there is no folder nowhere")
     vit("runs", "--only", "horses").failed(2, "has no run with the words 'horses'")
+    vit("runs", "--output", "both.csv", "--page", "both.csv").failed(2, "--page and --output are both both.csv")
 
 
 @pytest.mark.slow

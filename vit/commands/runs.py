@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
+from vit.commands.cli.arguments import PositiveInt, StrPath, new_file, new_page
 from vit.console import Reporter, count_of, duration, interval
 from vit.csv_files import new_output
 from vit.errors import UsageError
@@ -61,7 +61,7 @@ def runs(
     if not place.is_dir():
         raise UsageError(f"there is no folder {place}", "give the folder of your runs: vit runs FOLDER")
     table_file = None if output is None else new_file(output)
-    page_file = None if page is None else new_file(page, "--page")
+    page_file = new_page(page, table_file)
     listed = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
     if not listed:
         words = f" with the words {only!r}" if only else ""

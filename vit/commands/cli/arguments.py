@@ -96,6 +96,14 @@ def new_file(wanted: StrPath, option: str = "--output") -> Path:
     return path
 
 
+def new_page(wanted: StrPath | None, table: Path | None) -> Path | None:
+    """The path of --page, where one is wanted; UsageError where it exists, or is that of --output."""
+    path = None if wanted is None else new_file(wanted, "--page")
+    if path is not None and path == table:
+        raise UsageError(f"--page and --output are both {path}", "give them two names")
+    return path
+
+
 def new_folder(wanted: Path | None, default: Path) -> Path:
     """Make the wanted folder, which is not there or empty; without one, the first free name of the default."""
     if wanted is None and default.parent.is_symlink():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.cli.arguments import StrPath, in_points, new_file
+from vit.commands.cli.arguments import StrPath, in_points, new_file, new_page
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, p_value, percent
 from vit.csv_files import new_output
@@ -54,7 +54,7 @@ def compare(
     if root is not None and page is None:
         raise UsageError("--root without --page, whose pictures it is for", "give --page FILE, or leave --root out")
     list_file = None if output is None else new_file(output)
-    page_file = None if page is None else new_file(page, "--page")
+    page_file = new_page(page, list_file)
 
     from vit.study.run_comparison import compare_runs, read_runs
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.atomic_files import free_name
-from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
+from vit.commands.cli.arguments import StrPath, new_file, new_page, path_text, shell_command
 from vit.commands.measuring.next_labels import next_labels
 from vit.commands.measuring.shards import index, pack
 from vit.console import ProgressReport, Reporter, count_of
@@ -62,7 +62,7 @@ def check(
         vit data check photos/ --output photos_to_fix.csv
     """
     list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
-    page_file = None if page is None else new_file(page, "--page")
+    page_file = new_page(page, list_file)
     name, root = os.fspath(data), path_text(root)
     folder = None if labels is None else Path(labels).expanduser()
     columns = TableColumns(image_column, label_column)
