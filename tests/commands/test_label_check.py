@@ -172,6 +172,10 @@ def test_images_that_were_replaced_are_not_judged_by_old_predictions(vit, listed
     """An old prediction stood beside another picture, and called its label suspicious."""
     data, wrong = listed
     assert "3 of 40 labels" in vit("data", "check", data, "--labels", "folds", "--output", "as_predicted.csv").out
+    moved = (here / "photos").rename(here / "moved")
+    (here / "moved.csv").write_text(data.read_text().replace("photos/", "moved/"))
+    assert "3 of 40 labels" in vit("data", "check", "moved.csv", "--labels", "folds", "--output", "moved_check.csv").out
+    moved.rename(here / "photos")
     repaint(here / wrong[0])
     answer = vit("data", "check", data, "--labels", "folds").ok("2 of 39 labels are suspicious")
     said = "1 image not checked; changed since the prediction, or not readable: 1"

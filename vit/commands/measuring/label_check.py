@@ -1,21 +1,21 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vit.atomic_files import free_name
 from vit.checkpoints.run import RunDirectory
-from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of, percent
 from vit.csv_files import new_output
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import is_far
 from vit.data.core.samples import Source
 from vit.data.loading.loader import labeled_images
-from vit.data.splits.split import split_rows
-from vit.errors import DataError
+from vit.data.splits.split import SplitRow, listed_task, split_rows
+from vit.errors import DataError, UsageError
 from vit.inference.engine import score
 from vit.inference.predictor import load
 from vit.inference.scores.scored_images import ScoredImages
@@ -23,7 +23,7 @@ from vit.layout import CrossvalLayout
 from vit.report.picture_page import write_label_page
 from vit.study.crossval import CrossvalDirectory
 from vit.study.fold_table import CheckedImage, FoldPredictions, find_label_errors
-from vit.training.running.run_images import images_of_run
+from vit.training.running.run_images import splits_of_run
 
 SHOWN_SUSPECTS = 10
 COLUMNS = ("path", "label", "suggested", "label_probability", "rank")
@@ -41,16 +41,12 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     correct; None where there is nothing to correct, or where `vit train` cannot read the images from a table.
     """
     source.check_one_class("--labels")
-    predictions, seen_before, hashes = _predictions(folder, reporter)
+    with ProgressReport(reporter, "image read") as progress:
+        rows_now = split_rows(source, read_contents(source, progress.update).hashes)
+    predictions, seen_before, hashes = _predictions(folder, source, rows_now, reporter)
     for sentence in seen_before:
         reporter.warn(f"{sentence}; a network that has learned a wrong label does not doubt it")
-    changed: set[str] = set()  # paths of images whose content is not the one that was predicted
-    if hashes:
-        with ProgressReport(reporter, "image read") as progress:
-            contents = read_contents(source, progress.update)
-        now = (row for rows_now in split_rows(source, contents.hashes).values() for row in rows_now)
-        changed = {row.path for row in now if hashes.get(row.path, row.content_hash) != row.content_hash}
-    images, others, pairs = _compared(source, predictions, folder, changed)
+    images, others, pairs = _compared(source, rows_now, predictions, hashes, folder)
     probabilities = predictions.probabilities[[place for place, _ in pairs]]
     labels = np.array([label for _, label in pairs], dtype=np.int64)
     errors = find_label_errors(labels, probabilities)
@@ -102,7 +98,9 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     return table
 
 
-def _predictions(folder: Path, reporter: Reporter) -> tuple[FoldPredictions, Sequence[str], Mapping[str, str]]:
+def _predictions(
+    folder: Path, source: Source, rows_now: Mapping[str, Sequence[SplitRow]], reporter: Reporter
+) -> tuple[FoldPredictions, Sequence[str], Mapping[str, str]]:
     """(predictions, sentences about images that networks learned before, {path: hash as predicted}; {} for a run)."""
     if CrossvalLayout(folder).description_path.is_file():
         crossval = CrossvalDirectory(folder)
@@ -110,41 +108,70 @@ def _predictions(folder: Path, reporter: Reporter) -> tuple[FoldPredictions, Seq
             raise crossval.unfinished()
         return FoldPredictions.read(crossval.predictions_path), crossval.seen_before, crossval.content_hashes()
     run = RunDirectory.open(folder)
-    seen = run.finished_result().seen_before or []
-    source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
-    source.check_one_class(f"--labels {folder}")
-    splits = [source.splits[split] for split in ("validation", "test", "calibration") if split in source.splits]
-    count = sum(map(len, splits))
-    reporter.notice(f"this run has not trained on {count:,} images: their labels are checked, and no others")
+    seen, listed = run.finished_result().seen_before or [], splits_of_run(run)
+    if not listed_task(run.splits_path).is_exclusive:
+        raise UsageError(f"--labels {folder} gives images several labels", "give a run of images with one class each")
+    predictor = load(folder)
+    number_of = {name: number for number, name in enumerate(predictor.class_names)}
+    contents = {split: {row.content_hash for row in rows} for split, rows in listed.items()}
+    unseen = set[str]().union(*contents.values()) - contents["train"] - {""}
     parts = []
-    for samples in splits:
-        scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
-        assert isinstance(scored, ScoredImages)  # a run of several labels has other images
-        parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
-    return FoldPredictions.joined(parts), seen, {}
+    for split, rows in rows_now.items():
+        places = [place for place, row in enumerate(rows) if row.content_hash in unseen]
+        if places:
+            numbers = np.array([_number(rows[place], number_of, folder) for place in places], dtype=np.int64)
+            samples = replace(source.splits[split].select(places), labels=numbers)
+            scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
+            assert isinstance(scored, ScoredImages)  # as `listed_task` says
+            parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
+    if not parts:
+        raise _of_others(source, folder)
+    joined = FoldPredictions.joined(parts)
+    count = len(joined.paths)
+    reporter.notice(f"this run has not trained on {count:,} images: their labels are checked, and no others")
+    return joined, seen, {}
 
 
 def _compared(
-    source: Source, predictions: FoldPredictions, folder: Path, changed: Collection[str]
+    source: Source,
+    rows_now: Mapping[str, Sequence[SplitRow]],
+    predictions: FoldPredictions,
+    hashes: Mapping[str, str],
+    folder: Path,
 ) -> tuple[list[CheckedImage], list[CheckedImage], list[tuple[int, int]]]:
-    """(images with a prediction for this path and content, the others, (place of the prediction, label) of each)."""
+    """(images with a prediction for their content, the others, (place of the prediction, label) of each).
+
+    Where no content is known, the path decides.
+    """
     place_of = {path: place for place, path in enumerate(predictions.paths)}
+    place_of_content = {hashes[path]: place for path, place in place_of.items() if path in hashes}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}
     images, others, pairs = list[CheckedImage](), list[CheckedImage](), list[tuple[int, int]]()
-    for split, listed in split_rows(source).items():
-        for place, row in enumerate(listed):
-            image = CheckedImage(split, place, row)
-            if row.path not in place_of or row.path in changed:
+    for split, listed in rows_now.items():
+        for index, row in enumerate(listed):
+            image = CheckedImage(split, index, row)
+            is_same = hashes.get(row.path, row.content_hash) == row.content_hash
+            place = place_of.get(row.path) if is_same else None
+            place = place_of_content.get(row.content_hash) if place is None else place
+            if place is None:
                 others.append(image)
                 continue
-            if row.label not in number_of:
-                problem = f"{row.path} has the label {row.label!r}, which the predictions in {folder} lack"
-                raise DataError(problem, "correct the label, or run 'vit crossval' again")
             images.append(image)
-            pairs.append((place_of[row.path], number_of[row.label]))
+            pairs.append((place, _number(row, number_of, folder)))
     if not images and (num_changed := sum(image.row.path in place_of for image in others)):
         problem = f"all {num_changed:,} images with predictions in {folder} have changed since, or cannot be read"
         raise DataError(problem, "run 'vit crossval' again")
     if not images:
-        raise DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
+        raise _of_others(source, folder)
     return images, others, pairs
+
+
+def _number(row: SplitRow, number_of: Mapping[str, int], folder: Path) -> int:
+    if row.label not in number_of:
+        problem = f"{row.path} has the label {row.label!r}, which the predictions in {folder} lack"
+        raise DataError(problem, "correct the label, or run 'vit crossval' again")
+    return number_of[row.label]
+
+
+def _of_others(source: Source, folder: Path) -> DataError:
+    return DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
