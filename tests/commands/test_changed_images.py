@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.runs import run_folder
+from vit.console import Reporter
 from vit.data.splits.split import read_splits
 from vit.extras.demo.page import examples_of
 
@@ -137,9 +138,9 @@ def test_examples_of_the_demo_are_the_images_of_their_labels(here, trained, colo
     """The demo offered the new content of a file with the old label."""
     shutil.copytree(colors, here / "photos")
     run = trained("a", "photos")
-    before = examples_of(run, here / "none")
+    before = examples_of(run, here / "none", Reporter())
     (path,) = replaced(run, "validation", 1)
-    assert [one for one in before if one != path] == examples_of(run, here / "none")
+    assert [one for one in before if one != path] == examples_of(run, here / "none", Reporter())
     assert path in before
 
 

@@ -22,7 +22,7 @@ import vit.extras.demo.command as module
 from tests.browser import CHROMIUM, LACKING
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
-from vit.console import harmless, interval
+from vit.console import Reporter, harmless, interval
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import read_splits
 from vit.explain.explainer import Explainer
@@ -38,13 +38,14 @@ from vit.training.running.run_images import images_of_run
 BEGIN = """
 import json, sys
 from pathlib import Path
+from vit.console import Reporter
 from vit.extras.demo.command import HERE
 from vit.extras.demo.page import Page, build, examples_of, heading_of, launch
 from vit.inference.predictor import load
 run, uploads, *paths = sys.argv[1:]
 predictor = load(run, "cpu")
 Path(uploads).mkdir()
-what = Page(predictor, 3, *heading_of(Path(run), predictor), examples_of(Path(run), Path(uploads)))
+what = Page(predictor, 3, *heading_of(Path(run), predictor), examples_of(Path(run), Path(uploads), Reporter()))
 """
 BUILT = """
 page = build(what._replace(title="<b>bird"))
@@ -208,24 +209,28 @@ def test_a_browser_sees_the_model_and_its_examples(digits_run, tmp_path):
     assert before == {path: path.stat().st_mtime_ns for path in digits_run.path.rglob("*")}
 
 
-def test_examples_of_files_are_named_where_they_are(vit, colors, tmp_path):
+def test_examples_of_files_are_named_where_they_are(vit, colors, tmp_path, capsys):
     photos = tmp_path / "photos"
     shutil.copytree(colors, photos)
     quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--wandb", "off")
     answer = vit("train", photos, *quick, "--out", tmp_path / "out")
     (config,) = (tmp_path / "out").glob("**/config.yaml")
     listed = {row.path: row.label for row in read_splits(config.parent / "splits.csv")["validation"]}
-    found = examples_of(config.parent, tmp_path / "none")
+    found = examples_of(config.parent, tmp_path / "none", Reporter())
     assert answer.code == 0 and {listed[path] for path in found[:3]} == {"blue", "green", "red"}
     Path(found[0]).unlink()
-    assert examples_of(config.parent, tmp_path / "none") == found[1:]
-    shutil.rmtree(photos)
-    assert examples_of(config.parent, tmp_path / "none") == [] and not (tmp_path / "none").exists()
+    assert examples_of(config.parent, tmp_path / "none", Reporter()) == found[1:]
+    photos.rename(tmp_path / "moved")
+    assert examples_of(config.parent, tmp_path / "none", Reporter()) == [] and not (tmp_path / "none").exists()
+    assert f"no examples: {photos}, which held the images" in capsys.readouterr().err
+    config.write_text(config.read_text().replace(f"source: {photos}", f"source: {tmp_path / 'moved'}"))  # as advised
+    moved = [path.replace(str(photos), str(tmp_path / "moved")) for path in found[1:]]
+    assert examples_of(config.parent, tmp_path / "none", Reporter()) == moved
 
 
 def test_examples_of_a_data_set_in_one_file_are_its_pixels(digits_run, tmp_path):
     source = images_of_run(RunDirectory(digits_run.path), read_recipe(digits_run.path / "config.yaml"))
-    samples, found = source.splits["validation"], examples_of(digits_run.best, tmp_path)
+    samples, found = source.splits["validation"], examples_of(digits_run.best, tmp_path, Reporter())
     places = [int(Path(path).stem.partition("_")[2]) for path in found]
     assert len(found) == NUM_EXAMPLES == len({samples.labels[place] for place in places})
     for path, place in zip(found, places, strict=True):
@@ -236,7 +241,7 @@ def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run
     alone = tmp_path / "<b>bird.ckpt"
     shutil.copy(digits_run.best, alone)
     title, lines = heading_of(alone, load(alone, "cpu"))
-    assert title == "vit_nano_patch2_8" and examples_of(alone, tmp_path) == []
+    assert title == "vit_nano_patch2_8" and examples_of(alone, tmp_path, Reporter()) == []
     assert lines[1].startswith("Validation accuracy ") and lines[1].endswith(", which is not a test")
 
 
@@ -254,7 +259,7 @@ def test_a_damaged_run_still_has_a_page(digits_run, tmp_path, name):
     (run / name).write_text("{")
     title, lines = heading_of(run, load(run, "cpu"))
     assert title.startswith("vit_nano_patch2_8") and lines[-1] == "Model: run"
-    assert len(examples_of(run, tmp_path)) == (NUM_EXAMPLES if name == "result.json" else 0)
+    assert len(examples_of(run, tmp_path, Reporter())) == (NUM_EXAMPLES if name == "result.json" else 0)
 
 
 def test_others_on_the_network_see_no_images_of_the_run(vit, digits_run, monkeypatch):

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -20,18 +20,18 @@ from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_text
 from vit.commands.cli.arguments import trusted_hosts
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.exporting.model_card import origin_of
-from vit.console import count_of, harmless, interval, percent
-from vit.data.core.dataset_names import KNOWN
-from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash, read_bytes
-from vit.data.core.samples import label_names
-from vit.data.splits.split import SplitRow, read_splits
+from vit.console import Reporter, count_of, harmless, interval, percent
+from vit.data.checks.contents import current_hash
+from vit.data.core.image_bytes import MAX_BYTES, ImageError
+from vit.data.core.samples import Samples
+from vit.data.splits.split import SplitRow
 from vit.errors import ResourceError, VitError, explained
 from vit.explain.explainer import Explainer
 from vit.export.card import Origin
 from vit.inference.engines.exported_engines import ExportedEngine
 from vit.inference.predictor import Predictor
 from vit.report.page.image_figures import overlay
-from vit.training.running.run_images import images_of_run
+from vit.training.running.run_images import images_of_run, splits_of_run
 
 FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own fonts come from Google
 NUM_EXAMPLES = 8
@@ -158,40 +158,41 @@ def heading_of(model: Path, predictor: Predictor) -> tuple[str, list[str]]:
     return title, [facts, *accuracies[:1], f"Model: {model.resolve().name}"]
 
 
-def examples_of(model: Path, folder: Path) -> list[str]:
+def examples_of(model: Path, folder: Path, reporter: Reporter) -> list[str]:
     """Files of at most eight validation images of the run of a model, of different labels where there are some.
 
-    Images of a data set that is one large file are written to a temporary folder. There are none without a run folder,
-    or where its images are no longer there, or have changed.
+    Images that are not files are written to a temporary folder. There are none without a run folder, and none, with a
+    notice, where the images are no longer there, or have changed.
     """
     run = RunDirectory.around(model)
     if run is None or not run.splits_path.is_file():
         return []
     try:
-        recipe = read_recipe(run.config_path)
-        if recipe.data.source in KNOWN:
-            source = images_of_run(run, recipe)
-            samples = source.splits["validation"]
-            if samples.arrays is None:
-                return []
-            places = _mixed(label_names(samples, source.class_names))[:NUM_EXAMPLES]
-            paths = [folder / f"validation_{place}.png" for place in places]
-            for place, path in zip(places, paths, strict=True):
-                Image.fromarray(samples.arrays[place]).save(path)
-            return [str(path) for path in paths]
-        rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
-        unchanged = (rows[place].path for place in _mixed([row.label for row in rows]) if _is_unchanged(rows[place]))
-        return list(islice(unchanged, NUM_EXAMPLES))
-    except _DAMAGED:
+        source = images_of_run(run, read_recipe(run.config_path))
+        samples, rows = source.splits["validation"], splits_of_run(run)["validation"]
+        examples = list(islice(_unchanged_files(samples, rows, folder), NUM_EXAMPLES))
+    except _DAMAGED as error:
+        reporter.notice(f"the page has no examples: {error}")
         return []
+    if not examples:
+        reporter.notice("the page has no examples: no validation image of the run is where it was, with its content")
+    return examples
 
 
-def _is_unchanged(row: SplitRow) -> bool:
-    """Whether the file of an image is there, with the content of the training."""
-    try:
-        return content_hash(read_bytes(row.path)) == row.content_hash
-    except ImageError:
-        return False
+def _unchanged_files(samples: Samples, rows: Sequence[SplitRow], folder: Path) -> Iterator[str]:
+    """The files of images that have the content of the training. An image that is not a file is written."""
+    for place in _mixed([row.label for row in rows]):
+        path = folder / f"validation_{place}.png" if samples.root is None else samples.file(place)
+        try:
+            if current_hash(samples, place) != rows[place].content_hash:
+                continue
+        except ImageError:
+            continue
+        if samples.arrays is not None:
+            Image.fromarray(samples.arrays[place]).save(path)
+        elif samples.root is None:
+            path.write_bytes(samples.encoded(place))
+        yield os.fspath(path)
 
 
 def _mixed(labels: Sequence[str]) -> list[int]:
