@@ -13,6 +13,7 @@ from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.csv_files import records
+from vit.data.core.dataset_names import is_gone
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, explained
 from vit.layout import RunLayout, is_of_pretraining
 from vit.plain_files import parse_yaml, read_text
@@ -84,9 +85,9 @@ class RunDirectory(RunLayout):
 
     def check_not_moved(self, data: str) -> None:
         """Raise DataError where the images of this run, at a path, are not there any more."""
-        if (path := Path(data).expanduser()).is_absolute() and not path.exists():
+        if is_gone(data):
             fix = f"restore it, or write its new path as data.source in {self.config_path}"
-            raise DataError(f"{path}, which held the images of {self.path}, does not exist", fix)
+            raise DataError(f"{data}, which held the images of {self.path}, does not exist", fix)
 
     def gone(self) -> ResourceError:
         """The error of a training whose folder is not there any more; its files are never made again by halves."""

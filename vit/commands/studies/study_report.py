@@ -144,4 +144,4 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
     data = read_recipe(RunLayout(crossval.runs[0]).config_path).data
     options = {"labels": path, **data.places}
-    reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))
+    reporter.next_command(shell_command("vit", "data", "check", data.source_now, options=options))

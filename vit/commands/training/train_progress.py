@@ -92,7 +92,7 @@ def next_of(run: "RunDirectory", result: "RunResult") -> str:
 
     if guessing(result):
         data = read_recipe(run.config_path).data
-        return shell_command("vit", "data", "check", data.source, options=data.places)
+        return shell_command("vit", "data", "check", data.source_now, options=data.places)
     return f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery"
 
 

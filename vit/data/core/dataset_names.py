@@ -112,6 +112,11 @@ def is_far(name: str) -> bool:
     return name.startswith(FAR)
 
 
+def is_gone(data: str) -> bool:
+    """Whether DATA as a run keeps it is a path that is not there any more."""
+    return (path := Path(data).expanduser()).is_absolute() and not path.exists()
+
+
 def is_parquet(data: str) -> bool:
     """Whether DATA is read through parquet: an index of shards, tables with images, a folder with either, or hf:NAME.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vit import ranges
-from vit.data.core.dataset_names import TableColumns
+from vit.data.core.dataset_names import TableColumns, is_gone
 
 
 @dataclass
@@ -71,6 +71,11 @@ class DataConfig:
     def columns(self) -> TableColumns:
         """The columns of a table that are given by name."""
         return TableColumns(self.image_column, self.label_column)
+
+    @property
+    def source_now(self) -> str:
+        """The source for a next command; the word DATA where it is a path that is not there any more."""
+        return "DATA" if is_gone(self.source) else self.source
 
     @property
     def places(self) -> dict[str, str | None]:
