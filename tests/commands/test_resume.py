@@ -428,7 +428,8 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tm
             assert "starting a new run" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
         process.kill()
     with at_step(8):
-        line = ("train", "--resume", "auto", colors, *DEMANDING, "--model.network.pool", "cls", "--out", out)
+        moved = shutil.copytree(colors, tmp_path / "moved")  # images are known by their content
+        line = ("train", "--resume", "auto", moved, *DEMANDING, "--model.network.pool", "cls", "--out", out)
         assert f"going on with {run}" in vit(*line).err  # also where an option is given that has its default
 
 

@@ -117,10 +117,10 @@ class RunDirectory(RunLayout):
         return is_held(self.lock_path)
 
     @classmethod
-    def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
-        """The runs that `create` made for these names, in any order."""
-        parent = Path(out).expanduser() / slug(data) / slug(network)
-        return [run for run in map(cls, parent.glob("*")) if run.config_path.is_file()]
+    def below(cls, out: str, data: str | None, network: str) -> "list[RunDirectory]":
+        """The runs that `create` made for these names, in any order; None: for any data."""
+        folders = Path(out).expanduser().glob(f"{'*' if data is None else slug(data)}/{slug(network)}/*")
+        return [run for run in map(cls, folders) if run.config_path.is_file()]
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":

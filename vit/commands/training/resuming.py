@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from vit.commands.cli.recipe_layers import LENGTHS, RecipeLayers
 from vit.commands.cli.recipe_options import parse_recipe, read_recipe
 from vit.console import Reporter
-from vit.errors import UsageError, VitError
+from vit.errors import DataError, UsageError, VitError
 from vit.launch import is_first, is_launched
 from vit.registry import PRETRAINING_PLAN
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
@@ -20,6 +20,7 @@ from vit.training.recipes.values import dotted, dump, plain, training_options, w
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
     from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
@@ -106,15 +107,23 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
 
 
 def newest_for_all(
-    plan: P, rendezvous: "Rendezvous", listed: "Source | None", reporter: Reporter
+    plan: P, rendezvous: "Rendezvous", listed: "Source | None", contents: "Contents | None", reporter: Reporter
 ) -> tuple[Path | None, P]:
-    """The newest unfinished run that fits the plan and that no process trains, or None; and the plan as it began."""
+    """The newest unfinished run that fits the plan and that no process trains, or None; and the plan as it began.
+
+    Its images may have moved since. The first process knows their contents.
+    """
 
     def find() -> str:
         """The run, and the recipe with what trial steps or a lack of memory decided when the run began."""
-        for run, its_recipe in unfinished_runs(plan.recipe, plan.spec.name, plan.source.name):
+        assert contents is not None
+        for run, its_recipe in unfinished_runs(plan.recipe, plan.spec.name):
             begun = _as_begun(plan.recipe, its_recipe)
-            if not _differences(_deciding(begun), _deciding(its_recipe)):
+            has_moved = its_recipe.data.source != begun.data.source
+            moved = _with_options(its_recipe, begun, PLACES_OF_IMAGES) if has_moved else its_recipe
+            if _differences(_deciding(begun), _deciding(moved)):
+                continue
+            if not has_moved or _holds(run, plan.source, contents):
                 reporter.notice(f"--resume auto: going on with {run.path}")
                 return json.dumps([str(run.path), dump(begun)])
         reporter.notice(f"--resume auto: starting a new run, for {plan.recipe.out} has no unfinished one")
@@ -129,6 +138,17 @@ def newest_for_all(
     return Path(answer[0]), begun
 
 
+def _holds(run: "RunDirectory", source: "Source", contents: "Contents") -> bool:
+    """Whether the images of a run are these, wherever they were then."""
+    from vit.training.fit import check_unchanged
+
+    try:
+        check_unchanged(run, source, contents, may_have_moved=True)
+    except DataError:
+        return False
+    return True
+
+
 def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
     """A recipe with the choices of a run that such a recipe leaves open."""
     optim, its = recipe.optim, its_recipe.optim
@@ -141,8 +161,11 @@ def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
     return replace(recipe, optim=optim)
 
 
-def unfinished_runs(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunDirectory", Recipe]]:
-    """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
+def unfinished_runs(recipe: Recipe, network: str, data: str | None = None) -> Iterator[tuple["RunDirectory", Recipe]]:
+    """The unfinished runs below `out` that can be resumed and that no process trains, the newest first.
+
+    `data` is the name of their images; None: any.
+    """
     from vit.checkpoints.run import RunDirectory
 
     below = RunDirectory.below(recipe.out, data, network)

@@ -129,10 +129,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         reporter.warn(*seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
-    resumed = options.run
+    resumed, contents = options.run, read_on_first(plan.source, reporter, rendezvous)
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, rendezvous, start.listed, reporter)
-    contents = read_on_first(plan.source, reporter, rendezvous)
+        resumed, plan = newest_for_all(plan, rendezvous, start.listed, contents, reporter)
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         reporter.warn(*plan.seen_before)

@@ -118,7 +118,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     plan = make_pretrain_plan(recipe, images)
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, rendezvous, images, reporter)
+        resumed, plan = newest_for_all(plan, rendezvous, images, contents, reporter)
     with ExitStack() as lock:
 
         def decide() -> str:
