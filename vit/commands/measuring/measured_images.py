@@ -12,7 +12,7 @@ from vit.commands.cli.arguments import StrPath, path_text, shell_command
 from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.checks.contents import Contents, read_contents
-from vit.data.core.dataset_names import TableColumns
+from vit.data.core.dataset_names import TORCHVISION, TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
 from vit.data.core.samples import Samples, Source, label_names
 from vit.data.sources.sources import columns_for, open_source
@@ -49,6 +49,7 @@ def opened_source(
     if data is None:
         assert run is not None
         recipe = read_recipe(run.config_path)
+        _check_root(recipe.data.source, root, reporter)
         return images_of_run(run, recipe, root), recipe.data.columns
     data_of_run = None if run is None else read_recipe(run.config_path).data
     if data_of_run is not None:
@@ -71,10 +72,17 @@ def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> 
     """The images of a run for the pictures of a page; None, with a notice, where they cannot be opened."""
     of_run = RunDirectory(run)
     try:
-        return images_of_run(of_run, read_recipe(of_run.config_path), path_text(root))
+        recipe = read_recipe(of_run.config_path)
+        _check_root(recipe.data.source, root, reporter)
+        return images_of_run(of_run, recipe, path_text(root))
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None
+
+
+def _check_root(data: str, root: StrPath | None, reporter: Reporter) -> None:
+    if root is not None and data not in TORCHVISION:
+        reporter.notice(f"--root changes nothing, because it is for data sets of torchvision, and the run is of {data}")
 
 
 def choose_split(source: Source, split: str) -> str:
