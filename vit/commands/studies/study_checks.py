@@ -49,10 +49,15 @@ def check_overridden(options: StudyOptions) -> None:
                 raise UsageError(f"{where} with {shown}", "leave one out")
 
 
-def named_options(options: StudyOptions) -> list[str]:
-    """The dotted names of the options of cells that a study is given: for all, to compare, to tune, of one network."""
+def named_options(options: StudyOptions, series: str | None = None) -> list[str]:
+    """The dotted names of the options of cells that a study is given: for all, to compare, to tune, of one network.
+
+    With a series, those of other networks are not among them.
+    """
     named = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
-    flags = [word.partition("=")[0] for words in networks_of(options).values() for word in words]
+    networks = networks_of(options).items()
+    own = [words for label, words in networks if series is None or f"{series} ".startswith(f"{label} ")]
+    flags = [word.partition("=")[0] for words in own for word in words]
     return [*named, *(SHORT.get(flag, flag)[2:] for flag in flags if flag.startswith("--"))]
 
 
@@ -71,16 +76,20 @@ def check_given(names: Sequence[str], budget: "Budget") -> None:
             raise UsageError(problem, fix)
 
 
-def check_used(options: StudyOptions, unused: Sequence[Mapping[str, str]], reporter: Reporter) -> None:
-    """Say which options change nothing in all cells; UsageError where values of such an option are compared or tuned.
+def check_used(options: StudyOptions, unused: Sequence[tuple[str, Mapping[str, str]]], reporter: Reporter) -> None:
+    """Say which options change nothing, in which series; UsageError where one that never does is compared or tuned.
 
-    `unused` has a sentence for each option that changes nothing in a cell, as `unused_options` gives them.
+    `unused` has the series of each cell, and the sentences of `unused_options` for it.
     """
-    for name, sentence in unused[0].items():
-        if all(name in others for others in unused):
-            if name in (*options.vary, *options.tune):
+    series_of: dict[tuple[str, str], list[str]] = {}
+    for series, sentences in unused:
+        for name, sentence in sentences.items():
+            if name in (*options.vary, *options.tune) and all(name in others for _, others in unused):
                 raise UsageError(sentence, "leave it out")
-            reporter.notice(sentence)
+            series_of.setdefault((name, sentence), []).append(series)
+    for (_, sentence), where in series_of.items():
+        those = "" if len(where) == len(unused) else f": {', '.join(dict.fromkeys(where))}"
+        reporter.notice(sentence + those)
 
 
 def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:

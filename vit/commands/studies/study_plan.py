@@ -231,12 +231,13 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         began=began,
     )  # fmt: skip
     check_different(plan.cells, inputs)
-    unused: list[dict[str, str]] = []
+    unused: list[tuple[str, dict[str, str]]] = []
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
         costs[cell.series] = made.cost
-        unused.append(unused_options(names, made.recipe, opened.images.splits))
+        names = named_options(options, cell.series)
+        unused.append((cell.series, unused_options(names, made.recipe, opened.images.splits)))
     check_used(options, unused, reporter)
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
