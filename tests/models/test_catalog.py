@@ -215,6 +215,6 @@ def test_names_filter_by_pattern_and_ours_come_first() -> None:
 
 
 def test_describe_tells_size_and_cost() -> None:
-    (line,) = describe(["vit_tiny_patch16_224"])
+    (line,) = describe(["vit_tiny_patch16_224"], print)
     assert line[:2] == ("vit_tiny_patch16_224", 224) and line[2].parameters == 5_717_416
     assert line[3] == entry("vit_tiny_patch16_224").about

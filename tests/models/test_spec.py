@@ -20,7 +20,7 @@ def test_every_pool_has_a_cost(pool):
 
 @pytest.mark.parametrize("name", POOLING)
 def test_networks_of_timm_that_expand_a_parameter_are_described(name):
-    ((found, _, cost, _),) = describe([name])
+    ((found, _, cost, _),) = describe([name], print)
     assert found == name and cost.flops > 2 * cost.parameters > 0
 
 

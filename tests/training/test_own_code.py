@@ -175,8 +175,8 @@ def test_an_optimizer_of_ones_own_that_is_none_is_an_error(named, optimizer, wor
         ("logits[:, :1]", "gives a tensor (2, 1) for 2 images and 10 classes"),
         ("logits.mean(0)", "gives a tensor (10,)"),
         ("logits.detach() if self.requires_grad_(False) else 0", "no weights to train"),
-        ("1 / 0", "ZeroDivisionError: division by zero (mine.py, line 26)"),
-        ("{}['a']", "fails: KeyError('a') (mine.py, line 26)"),
+        ("1 / 0", "ZeroDivisionError: division by zero (mine.py, line 27)"),
+        ("{}['a']", "fails: KeyError('a') (mine.py, line 27)"),
     ],
 )
 def test_a_network_of_ones_own_with_other_outputs_is_an_error(vit, mine, result, words):
@@ -192,7 +192,7 @@ def test_what_fails_in_the_midst_of_a_training_names_the_line_of_ones_own_code(m
         network(torch.zeros(1, 3, 9, 8))
     words = _failure(raised.value)
     assert words[0] == 2 and re.match(
-        r"mine:Columns fails: RuntimeError: input.* \(mine.py, line 25\); change", words[1]
+        r"mine:Columns fails: RuntimeError: input.* \(mine.py, line 26\); change", words[1]
     )
     assert failure(ValueError("of vit")) == ""
     assert Engine(network, Preprocess(8), torch.device("cpu"), "32-true").keep_features()  # by `get_classifier`
@@ -234,7 +234,10 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     with pytest.raises(UsageError, match=r"b:c, d:e: code .* set VIT_OWN_CODE=mine:Columns,b:c,d:e if"):
         check_trusted(["mine:Columns", "b:c", "d:e"])
     assert load(run / "checkpoints" / "best.ckpt")[1].spec.name == "mine:Columns"
-    vit("models", "m[iy]*").ok("mine:Columns", "Next: vit train DATA --network mine:Columns")
+    trust("gone:Net")
+    trust("mine:Broken")
+    listed = vit("models", "m[iy]*").ok("mine:Columns", "vit train DATA --network mine:Columns")
+    listed.noted("WARNING: VIT_OWN_CODE gone:Net fails: ModuleNotFoundError", "WARNING: --network mine:Broken fails: ")
     vit("export", run, "--format", "safetensors").ok("mine-Columns.safetensors")  # a colon is of Windows and of scp
 
 

@@ -20,7 +20,9 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
     Example:
         vit models 'convnext*'
     """
-    own = own_networks()
+    reporter, (own, problems) = Reporter(), own_networks()
+    for problem in problems:
+        reporter.notice(f"WARNING: {problem}")
     matching = [*own, *CATALOG]
     if pattern is not None:
         theirs = timm_names()  # read without torch, which a pattern that matches nothing does not need
@@ -30,9 +32,8 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
             raise UsageError(f"no network matches {pattern!r}", suggestion(pattern.strip("*")))
 
     rows = []
-    for name, size, cost, about in describe(matching[:limit]):
+    for name, size, cost, about in describe(matching[:limit], reporter.notice):
         rows.append((name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about))
-    reporter = Reporter()
     reporter.table(("name", "pixels", "parameters", "GFLOPs", "about"), rows)
     if len(matching) > limit:
         reporter.line(f"... and {len(matching) - limit} more; narrow the pattern or raise --limit")

@@ -130,9 +130,15 @@ def _own_entry(path: str) -> CatalogEntry:
     return CatalogEntry(path, size if isinstance(size, int) else 224, about="your own network")
 
 
-def own_networks() -> list[str]:
-    """The networks among the import paths that the user has named."""
-    return [path for path in trusted() if _is_network(load(path, VARIABLE))]
+def own_networks() -> tuple[list[str], list[str]]:
+    """(the networks among the import paths that the user has named, what fails in the import of others)."""
+    paths, problems = list[str](), list[str]()
+    for path in trusted():
+        try:
+            paths += [path] * _is_network(load(path, VARIABLE))
+        except UsageError as error:
+            problems.append(error.problem)
+    return paths, problems
 
 
 def _is_network(found: object) -> bool:

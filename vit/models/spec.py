@@ -3,7 +3,7 @@
 Imports neither torch nor timm until a network is built, so that results are read without them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from vit.errors import UsageError, explained
 from vit.models.catalog import Options, Value, entry
 from vit.options import read_value
 from vit.own_code import is_path, running
-from vit.ranges import ChannelCount
+from vit.ranges import ChannelCount, PositiveInt
 
 if TYPE_CHECKING:
     from vit.models.network import Network, NetworkConfig
@@ -135,17 +135,23 @@ def create_network(
         >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
         torch.Size([1, 10])
     """
+    name, classes = read_value(str, name, "name"), read_value(PositiveInt, num_classes, "num_classes")
     channels: int = read_value(ChannelCount, in_chans, "in_chans")
-    spec = replace(NetworkSpec.named(name, num_classes, options), in_chans=channels)
+    spec = replace(NetworkSpec.named(name, classes, options), in_chans=channels)
     return spec.build(image_size or spec.default_image_size)
 
 
-def describe(names: Iterable[str]) -> Iterator[tuple[str, int, Cost, str]]:
-    """(name, image size, cost with 1,000 classes, about) of each network; skips what timm cannot build."""
+def describe(names: Iterable[str], notice: Callable[[str], None]) -> Iterator[tuple[str, int, Cost, str]]:
+    """(name, image size, cost with 1,000 classes, about) of each network; skips what timm cannot build.
+
+    A network of the user's that fails is a notice.
+    """
     for name in names:
-        spec = NetworkSpec.named(name, 1000)
         try:
+            spec = NetworkSpec.named(name, 1000)
             cost = spec.cost(spec.default_image_size)
-        except Exception:  # noqa: BLE001, S112  timm's models fail in many ways on the meta device; one must not end a list
+        except Exception as error:  # noqa: BLE001  networks fail in many ways on the meta device; one must not end a list
+            if is_path(name):
+                notice(f"WARNING: {error.problem if isinstance(error, UsageError) else f'{name} fails: {error!r}'}")
             continue
         yield name, spec.default_image_size, cost, entry(name).about
