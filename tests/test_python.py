@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -14,6 +15,7 @@ from PIL import Image
 
 import vit
 from vit.__main__ import COMMANDS
+from vit.commands.studies.study_options import read_values as read_study_values
 from vit.commands.training.train_options import read_values
 from vit.errors import CheckpointError, UsageError
 from vit.inference.answers.answers import answer_rule
@@ -46,6 +48,15 @@ def test_values_of_options_are_no_texts(tmp_path, colors):
     config = yaml.safe_load((tuned / "config.yaml").read_text())
     assert config["model"]["network"]["pos_embed"] == "none" and config["model"]["init_from"] == str(run)
     assert config["optim"]["layer_decay"] == "auto" and config["optim"]["epochs"] == 1
+
+
+def test_arrays_ranges_and_paths_are_plain_values(tmp_path):
+    """They were refused with the advice to give a text."""
+    values = {"sizes": np.array([10, 20]), "seeds": range(2), "init_from": [tmp_path], "pairs": np.int64(1)}
+    options = read_study_values("digits", None, {**values, "set": {"model.preprocess.mean": torch.zeros(3)}})
+    assert (options.sizes, options.seeds, options.init_from) == ([10, 20], [0, 1], [str(tmp_path)])
+    assert options.set == {"model.preprocess.mean": [0.0, 0.0, 0.0]}
+    assert read_values("digits", None, None, {"epochs": np.array(3)}).layers.options["optim.epochs"] == 3
 
 
 def test_study_returns_its_folder_which_report_takes(tmp_path, colors):
@@ -144,6 +155,13 @@ def test_wrong_values_are_refused_as_by_the_command(here):
         (lambda: vit.evaluate("run", splt="test"), "vit evaluate has no option splt; did you mean 'split'"),
         (lambda: vit.compare("run", "run-2"), r"vit\.compare: too many positional arguments; give runs, and options"),
         (lambda: vit.predict("run", Image.new("L", (8, 8))), r"images is an array .*; vit\.load\(RUN\)\.predict takes"),
+        (lambda: vit.study("digits", sizes={10}), r"vit\.study: sizes is \{10\}; give a list, a whole number, or a text"),
+        (lambda: vit.train("digits", "resnet18"), r"vit\.train: too many positional arguments; give data, and options"),
+        (lambda: vit.train("digits", config=5), r"vit\.train: config is 5; give a text"),
+        (lambda: vit.crossval("digits", folds=2.5), r"vit\.crossval: folds is 2\.5; give a whole number"),
+        (lambda: vit.compare("run"), "one run cannot be compared"),
+        (lambda: vit.load(5), "path is 5; give a text"),
+        (lambda: vit.create_network("vit_nano_patch2_8", -3), "num_classes is -3; give a number >0"),
         (lambda: vit.create_network("vit_nano_patch2_8", 3, in_chans=0), "in_chans is 0; give a number >=1"),
         (lambda: answer_rule(None, ("a", "b"), target_accuracy=99), "target_accuracy is 99; give a number >0 and <1"),
     ):

@@ -110,10 +110,24 @@ def read_value(kind: Any, value: object, name: str) -> Any:
     """The value of an option from YAML or Python, with plain numbers, which a checkpoint can store; as `read_word`."""
     if value is None and NoneType not in union_members(kind):
         raise UsageError(f"{name} is None", "give a value, or leave it out")
-    is_array = hasattr(value, "__array_interface__") or hasattr(value, "__array__")  # PIL's images, NumPy's, torch's
-    if is_array and {str} <= {*union_members(kind)} <= {str, NoneType} and getattr(value, "shape", None) != ():
+    # PIL's images, NumPy's, torch's; an array of texts is a list
+    is_array = hasattr(value, "__array_interface__") or hasattr(value, "__array__")
+    is_text = getattr(getattr(value, "dtype", None), "kind", "") == "U"
+    takes_text = {str} <= {*union_members(kind)} <= {str, NoneType}
+    if is_array and takes_text and not is_text and getattr(value, "shape", None) != ():
         raise UsageError(f"{name} is an array in memory", "give files; vit.load(RUN).predict takes images in memory")
-    return _read(kind, os.fspath(value) if isinstance(value, os.PathLike) else value, None, name)
+    return _read(kind, _plain(value), None, name)
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python as YAML has it: also of a path, a range, and numbers and arrays of NumPy and torch."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    return value.tolist() if hasattr(value, "__array__") and hasattr(value, "tolist") else value
 
 
 class _WrongValueError(Exception):
@@ -210,11 +224,17 @@ def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
     for failure in failures.values():
         if isinstance(value, dict | list) and failure.value is not value:
             raise failure
+    fixes = [failure.fix.removeprefix("give ") for member, failure in failures.items() if member is not NoneType]
+    if str in members:
+        texts = _SCALARS[str][1].removeprefix("give ")
+        raise _WrongValueError(
+            value, f"give {', '.join(dict.fromkeys(fixes))}, or {texts}" if fixes else f"give {texts}"
+        )
     names = choices(Union[members])  # noqa: UP007  of a tuple
-    numbers = [failure.fix for failure in failures.values() if "number" in failure.fix]
+    numbers = [fix for fix in fixes if "number" in fix]
     if names:
-        raise _WrongValueError(value, f"{numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names))
+        fix = f"give {numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names)
+        raise _WrongValueError(value, fix)
     if value is None:
         raise _WrongValueError(value, "give a value, or leave it out")
-    fixes = [failure.fix for member, failure in failures.items() if member is not NoneType]
-    raise _WrongValueError(value, fixes[0] if len(fixes) == 1 else _SCALARS[str][1] if str in members else fixes[-1])
+    raise _WrongValueError(value, f"give {fixes[-1]}")

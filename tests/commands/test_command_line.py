@@ -153,10 +153,8 @@ def test_actions_of_one_name(capsys):
 
 def test_python_values_are_checked_in_the_same_words():
     function = for_python(paint, is_checked=True)
-    assert function(Path("m"), [Path("a"), "b"], top_k=2) == "painted" and calls.pop()[:2] == (
-        Path("m"), [Path("a"), "b"]
-    )  # fmt: skip
-    assert function("m", images=Path("a")) == "painted" and calls.pop()[1] == Path("a")
+    assert function(Path("m"), [Path("a"), "b"], top_k=2) == "painted" and calls.pop()[:2] == ("m", ["a", "b"])
+    assert function("m", images=(Path(name) for name in "ab")) == "painted" and calls.pop()[1] == ["a", "b"]
     for wrong, words in (
         ({"top_k": 0}, "top_k is 0; give a number >0"), ({"color": "blu"}, "did you mean 'blue'"),
         ({"colour": "red"}, "no option colour; did you mean 'color'"),

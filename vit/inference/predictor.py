@@ -27,6 +27,7 @@ from vit.inference.files import ListedImages, list_images
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of
 from vit.inference.scores.scored_images import above
 from vit.options import read_value
+from vit.ranges import PositiveInt
 from vit.tasks.task import task_with
 
 Input = tuple[str, Tensor | ImageError]  # name, and the input of a network or the reason for a failure
@@ -112,7 +113,7 @@ class Predictor:
                 the frame that it shows.
             top_k: number of classes in `top`; of several labels, every label of the image is there too.
         """
-        _check_counts(top_k, batch_size)
+        top_k, batch_size = _counts(top_k, batch_size)
         inputs = cast(Iterable[Image], [images] if is_one(images) else images)
         paths, rows = list[str | os.PathLike[str]](), list[Named | None]()  # None: the next of the paths
         for index, item in enumerate(inputs):
@@ -132,7 +133,7 @@ class Predictor:
         self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE, reader: ImageReader | None = None
     ) -> Iterator[Prediction]:
         """The predictions for a list of files, or for images of shards, which `reader` reads."""
-        _check_counts(top_k, batch_size)
+        top_k, batch_size = _counts(top_k, batch_size)
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
     def predict_inputs(self, inputs: Sequence[Input], top_k: int) -> list[Prediction]:
@@ -252,7 +253,7 @@ def load(
     CheckpointError: there is no checkpoint, or it cannot be used. UsageError: there is no such device, the engine is
     not installed, or the model does not support the device, the precision or the engine.
     """
-    path = Path(path)
+    path = Path(read_value(str, path, "path"))
     check_engine(engine, path, device)
     computing: Engine | ExportedEngine
     novelty, is_exported = None, path.suffix in (ONNX, OPENVINO)
@@ -279,7 +280,5 @@ def load(
     return Predictor(computing, about.class_names, scores, novelty, about.license, is_exported, lacks)
 
 
-def _check_counts(top_k: int, batch_size: int) -> None:
-    for name, count in (("top_k", top_k), ("batch_size", batch_size)):
-        if count < 1:
-            raise UsageError(f"{name} is {count}", "give 1 or more")
+def _counts(top_k: int, batch_size: int) -> tuple[int, int]:
+    return read_value(PositiveInt, top_k, "top_k"), read_value(PositiveInt, batch_size, "batch_size")

@@ -110,6 +110,10 @@ class Parser(CommandOptions):
 
     def read_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of Python by name, also of keys of mappings ("data.root"); errors as those of `read_tree`."""
+
+        def read(kind: Any, value: object, name: str) -> Any:
+            return read_value(kind, value, f"vit.{self.command}: {name}")
+
         checked: dict[str, Any] = {}
         for name, value in values.items():
             option, key = self.find(name) or (None, "")
@@ -117,9 +121,9 @@ class Parser(CommandOptions):
                 raise self.unknown(f"--{name}" if self.short else name)
             is_list = not isinstance(value, str | os.PathLike) and isinstance(value, Iterable)
             if option.takes_several and is_list:
-                checked[option.name] = [read_value(option.kind, item, option.name) for item in value]
+                checked[option.name] = [read(option.kind, item, option.name) for item in value]
             else:
-                _store(checked, option, key, value, read_value)
+                _store(checked, option, key, value, read)
         return checked
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,24 +207,27 @@ def run_command(command: Command, arguments: Sequence[str], name: str = "") -> N
 def for_python(function: Callable[..., R], is_checked: bool) -> Callable[..., R]:
     """The same function with one more argument, `quiet`: print warnings alone.
 
-    With `is_checked`, a call with a wrong value raises the UsageError of the command line.
+    With `is_checked`, a call with a wrong value raises the UsageError of the command line, and the function gets plain
+    values. Other functions check their values themselves.
     """
     signature = inspect.signature(function)
+    positional = [name for name, one in signature.parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    fix = f"give {', '.join(positional)}, and options by name"
 
     @wraps(function)
     def call(*args: Any, quiet: bool = False, **kwargs: Any) -> R:
-        if is_checked:
-            parser = command_parser(function)
-            parser.read_values(kwargs)  # names the option that is meant, where Python would raise a TypeError
-            places = ", ".join(option.name for option in parser.options if option.is_positional)
-            with explained(UsageError, f"vit.{parser.command}", f"give {places}, and options by name", TypeError):
-                values = dict(signature.bind(*args, **kwargs).arguments)
-            for name, parameter in signature.parameters.items():
-                if parameter.kind is parameter.VAR_KEYWORD:
-                    values |= values.pop(name, {})
-            parser.read_values(values)
+        parser = command_parser(function) if is_checked else None
+        if parser is not None:
+            kwargs = parser.read_values(kwargs)  # names the option that is meant, where Python would raise a TypeError
+        with explained(UsageError, f"vit.{function.__name__}", fix, TypeError):
+            values = dict(signature.bind(*args, **kwargs).arguments)
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                values |= values.pop(name, {})
+        if parser is not None:
+            values = parser.read_values(values)
         with silenced(quiet):
-            return function(*args, **kwargs)
+            return function(**values)
 
     quiet_parameter = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
     parameters = sorted([*signature.parameters.values(), quiet_parameter], key=lambda parameter: parameter.kind)

@@ -16,7 +16,7 @@ from vit.commands.training.train_options import TrainOptions, find_start, read_v
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
-from vit.options import Option, options_of
+from vit.options import Option, options_of, read_value
 from vit.study.running.cluster import describe_share, share_of
 from vit.training.recipes.values import dump
 from vit.training.tracking.tracker import SHARED, refuse_register
@@ -56,7 +56,8 @@ def crossval(
         vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
     """
     where = ExecutorOptions.of("crossval", {name: options.pop(name) for name in EXECUTOR_OPTIONS if name in options})
-    folder = run_crossval(read_values(data, config, None, options), folds, where, Reporter())
+    number: int = read_value(PositiveInt, folds, "vit.crossval: folds")
+    folder = run_crossval(read_values(data, config, None, options), number, where, Reporter())
     if folder is None:
         raise UsageError("a dry run leaves no folder", "leave dry_run out, or use the command line")
     return folder

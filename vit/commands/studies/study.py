@@ -88,14 +88,14 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     reporter.facts([("figure", str(study.curve_path)), ("report", str(study.report_path))])
 
 
-def study(data: StrPath | None = None, *, config: StrPath | None = None, **options: object) -> Path:
+def study(data: StrPath | None = None, *, config: StrPath | Sequence[StrPath] | None = None, **options: object) -> Path:
     """Compare networks over growing numbers of training images, with several seeds, and report with intervals.
 
     Finished cells of the same study are not trained again.
 
     Args:
         data: images as `vit.train` takes them; None: the data of the recipes.
-        config: YAML file of a study, or the name of a shipped study.
+        config: YAML files of a study, or names of shipped studies; a later one stands above an earlier one.
         options: options of `vit study` by their names: networks=["vit_tiny_cifar", "resnet18_cifar"],
             sizes=[100, 300, "all"], seeds=5, budget="steps:2000", vary={"model.network.pool": ["cls", "mean"]},
             set={"optim.lr": 0.001}, `**{"data.root": "sets/"}`.

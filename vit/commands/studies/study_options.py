@@ -1,6 +1,5 @@
 """The options of `vit study`: networks to compare, numbers of images, seeds, length, and a part of the cells"""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -173,11 +172,14 @@ def read_words(words: Sequence[str]) -> StudyOptions:
     return _options(parser, values.pop("config", []), values)
 
 
-def read_values(data: StrPath | None, config: StrPath | None, values: Mapping[str, object]) -> StudyOptions:
+def read_values(
+    data: StrPath | None, config: StrPath | Sequence[StrPath] | None, values: Mapping[str, object]
+) -> StudyOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name or a wrong value."""
-    parser = make_parser()
-    source = {} if data is None else {"source": data}
-    return _options(parser, [] if config is None else [os.fspath(config)], parser.read_values({**values, **source}))
+    parser, of_function = make_parser(), {"source": data, "config": config}
+    by_name = {**values, **{name: value for name, value in of_function.items() if value is not None}}
+    checked = parser.read_values(by_name)
+    return _options(parser, checked.pop("config", []), checked)
 
 
 def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) -> StudyOptions:

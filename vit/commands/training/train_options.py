@@ -1,12 +1,11 @@
 """What a training is asked for, and the recipe that it carries out: given, of a run, or from published weights"""
 
-import os
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.cli.arguments import StrPath, path_list
+from vit.commands.cli.arguments import StrPath
 from vit.commands.cli.help_text import OF_COMMAND
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, listed_images, make_parser
@@ -69,9 +68,8 @@ def read_values(
     kind: type[Recipe] = Recipe,
 ) -> TrainOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name."""
-    by_name = {**values, "config": [os.fspath(path) for path in path_list(config or ())], "resume": resume}
-    if data is not None:
-        by_name["data.source"] = data
+    of_function = {"data.source": data, "config": config, "resume": resume}
+    by_name = {**values, **{name: value for name, value in of_function.items() if value is not None}}
     return to_options(make_parser(kind).read_values(by_name), kind)
 
 
