@@ -155,7 +155,7 @@ def test_wrong_values_are_refused_as_by_the_command(here):
         (lambda: vit.evaluate("run", splt="test"), "vit evaluate has no option splt; did you mean 'split'"),
         (lambda: vit.compare("run", "run-2"), r"vit\.compare: too many positional arguments; give runs, and options"),
         (lambda: vit.predict("run", Image.new("L", (8, 8))), r"images is an array .*; vit\.load\(RUN\)\.predict takes"),
-        (lambda: vit.study("digits", sizes={10}), r"vit\.study: sizes is \{10\}; give a list, a whole number, or a text"),
+        (lambda: vit.study("digits", sizes={10}), r"vit\.study: sizes is \{10\}; give a list"),
         (lambda: vit.train("digits", "resnet18"), r"vit\.train: too many positional arguments; give data, and options"),
         (lambda: vit.train("digits", config=5), r"vit\.train: config is 5; give a text"),
         (lambda: vit.crossval("digits", folds=2.5), r"vit\.crossval: folds is 2\.5; give a whole number"),

@@ -123,8 +123,15 @@ def test_guesses_are_those_of_the_classes_that_have_images():
     some = ScoredImages(tuple(map(str, range(200))), np.arange(200) % 2, one_class)
     (warning,) = measure(some, ("w", "x", "y", "z")).warnings
     assert "is 50.00 %" in warning and "that of guesses 50.00 %" in warning
-    swapped = ScoredImages(some.paths, np.arange(200) % 3, np.eye(3, dtype=np.float32)[-np.arange(200) % 3])
-    assert "images of y are taken for z, and the reverse" in measure(swapped, ("x", "y", "z")).warnings[-1]
+    labels, one_hot = np.arange(200) % 3, np.eye(3, dtype=np.float32)
+    for guess_of, pairs in (
+        ([0, 2, 1], "(y for z, z for y)"),
+        ([1, 2, 0], "(x for y, y for z, z for x)"),
+        ([1, 2, 2], ""),
+    ):
+        guessed = ScoredImages(some.paths, labels, one_hot[np.array(guess_of)[labels]])
+        warning = measure(guessed, ("x", "y", "z")).warnings[-1]
+        assert pairs in warning and ("another class" in warning) == bool(pairs)
 
 
 def test_measure_says_everything_in_plain_values():

@@ -152,12 +152,17 @@ class Measurement:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings: the balanced accuracy may be that of guesses; nearly all images of two classes change places."""
+        """Warnings: the balanced accuracy may be that of guesses; nearly all images of some classes change places."""
         counts = np.empty((0, 0)) if self.confusion is None else self.confusion
         is_most = (counts >= _NEARLY_ALL * counts.sum(axis=1, keepdims=True)) & (counts >= _FEWEST)
-        pairs = [[self.per_class[k].class_name for k in pair] for pair in np.argwhere(np.triu(is_most & is_most.T, 1))]
-        why = "their folders or labels may be swapped"
-        swapped = [f"nearly all images of {a} are taken for {b}, and the reverse: {why}" for a, b in pairs]
+        taken_for: dict[int, int] = {label: other for label, other in np.argwhere(is_most).tolist() if label != other}
+        circling = set(taken_for)
+        for _ in taken_for:  # only classes in a circle are left: A is taken for B, B for C, and C for A
+            circling = {taken_for[label] for label in circling} & taken_for.keys()
+        names = [row.class_name for row in self.per_class]
+        pairs = ", ".join(f"{names[label]} for {names[taken_for[label]]}" for label in sorted(circling))
+        swapped = [f"nearly all images are taken for another class ({pairs}): folders or labels may be swapped"]
+        swapped *= bool(pairs)
         balanced, num_classes = self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class)
         return [*like_guessing(balanced, 1 / num_classes), *swapped]
 
