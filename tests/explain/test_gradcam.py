@@ -155,6 +155,7 @@ def test_without_the_package_the_error_says_what_to_install(small, images, monke
 def test_methods_by_name(small):
     assert list(choose_methods("all", small())) == list(METHODS)
     assert list(choose_methods("best", small())) == ["relevance"]
+    assert list(choose_methods("best, gradcam", small())) == ["relevance", "gradcam"]
     assert list(choose_methods("gradcam, rollout", small())) == ["gradcam", "rollout"]
     with pytest.raises(UsageError, match=r"'rolout'.*'rollout'"):
         choose_methods("rolout", small())

@@ -186,16 +186,14 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
     where a method is unknown, or reads attention that the network does not have.
     """
     has_attention = num_readable_blocks(network) > 0
-    if names == "best":
-        names = "relevance" if has_attention else "gradcam"
-    if names == "all":
-        attention = {name: method for name, method in METHODS.items() if name != "gradcam"} if has_attention else {}
-        has_gradcam = not attention or find_spec("pytorch_grad_cam")  # without both, its error says what to install
-        return attention | ({"gradcam": gradcam} if has_gradcam else {})
+    every = [name for name in METHODS if name != "gradcam" and has_attention]
+    if not every or find_spec("pytorch_grad_cam"):  # without both, its error says what to install
+        every.append("gradcam")
+    stands_for = {"all": every, "best": ["relevance" if has_attention else "gradcam"]}
     methods = {}
-    for name in (part.strip() for part in names.split(",")):
+    for name in (name for part in names.split(",") for name in stands_for.get(part.strip(), [part.strip()])):
         if name not in METHODS:
-            raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all", "best"]))
+            raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, *stands_for]))
         if name != "gradcam" and not has_attention:
             kind = type(network).__name__
             kind = f"{type(network.model).__name__} of timm" if kind == "TimmNetwork" else kind
