@@ -130,7 +130,9 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
     if balance.logit_adjustment:
         corrections.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
     facts = [("classes", "; ".join([*corrections, best]))]
-    if optim.best_metric == "loss" and is_judged:
+    if fewest == most and isinstance(optim.class_weights, str):
+        facts.append(("note", f"each class has {most:,} training images, so that nothing is to correct"))
+    elif optim.best_metric == "loss" and is_judged:
         facts.append(("note", FOLLOWS_LOSS))
     return [*facts, *_few(plan)]
 
