@@ -224,17 +224,15 @@ def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
     for failure in failures.values():
         if isinstance(value, dict | list) and failure.value is not value:
             raise failure
-    fixes = [failure.fix.removeprefix("give ") for member, failure in failures.items() if member is not NoneType]
+    words = choices(Union[members])  # noqa: UP007  of a tuple
+    others = [failure.fix for member, failure in failures.items() if get_origin(member) is not Literal]
+    fixes = [fix.removeprefix("give ") for fix in dict.fromkeys(others) if fix != "give null"]
     if str in members:
-        texts = _SCALARS[str][1].removeprefix("give ")
-        raise _WrongValueError(
-            value, f"give {', '.join(dict.fromkeys(fixes))}, or {texts}" if fixes else f"give {texts}"
-        )
-    names = choices(Union[members])  # noqa: UP007  of a tuple
-    numbers = [fix for fix in fixes if "number" in fix]
-    if names:
-        fix = f"give {numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names)
-        raise _WrongValueError(value, fix)
-    if value is None:
-        raise _WrongValueError(value, "give a value, or leave it out")
-    raise _WrongValueError(value, f"give {fixes[-1]}")
+        text = _SCALARS[str][1].removeprefix("give ")
+        fix = f"give {', '.join(fixes)}{', or ' * bool(fixes)}{text}"
+    elif words:
+        numbers = [fix for fix in fixes if "number" in fix]
+        fix = f"give {numbers[0]}, or {', '.join(words)}" if numbers else nearest(str(value), words)
+    else:
+        fix = "give a value, or leave it out" if value is None else f"give {fixes[-1]}"
+    raise _WrongValueError(value, fix)

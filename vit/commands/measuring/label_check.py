@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from vit.console import ProgressReport, Reporter, count_of, percent
 from vit.csv_files import new_output
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import is_far
-from vit.data.core.samples import Source
+from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import labeled_images
 from vit.data.splits.split import SplitRow, listed_task, split_rows
 from vit.errors import DataError, UsageError
@@ -115,21 +117,16 @@ def _predictions(
     number_of = {name: number for number, name in enumerate(predictor.class_names)}
     contents = {split: {row.content_hash for row in rows} for split, rows in listed.items()}
     unseen = set[str]().union(*contents.values()) - contents["train"] - {""}
-    parts = []
-    for split, rows in rows_now.items():
-        places = [place for place, row in enumerate(rows) if row.content_hash in unseen]
-        if places:
-            numbers = np.array([_number(rows[place], number_of, folder) for place in places], dtype=np.int64)
-            samples = replace(source.splits[split].select(places), labels=numbers)
-            scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
-            assert isinstance(scored, ScoredImages)  # as `listed_task` says
-            parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
-    if not parts:
+    whole = reduce(Samples.followed_by, (source.splits[split] for split in rows_now))
+    rows = {place: row for place, row in enumerate(chain(*rows_now.values())) if row.content_hash in unseen}
+    if not rows:
         raise _of_others(source, folder)
-    joined = FoldPredictions.joined(parts)
-    count = len(joined.paths)
-    reporter.notice(f"this run has not trained on {count:,} images: their labels are checked, and no others")
-    return joined, seen, {}
+    reporter.notice(f"this run has not trained on {len(rows):,} images: their labels are checked, and no others")
+    labels = np.array([_number(row, number_of, folder) for row in rows.values()], dtype=np.int64)
+    samples = replace(whole.select(list(rows)), labels=labels)
+    scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
+    assert isinstance(scored, ScoredImages)  # as `listed_task` says
+    return FoldPredictions.of_fold(scored, samples, predictor.class_names, 1), seen, {}
 
 
 def _compared(

@@ -119,11 +119,10 @@ def newest_for_all(
         assert contents is not None
         for run, its_recipe in unfinished_runs(plan.recipe, plan.spec.name):
             begun = _as_begun(plan.recipe, its_recipe)
-            has_moved = its_recipe.data.source != begun.data.source
-            moved = _with_options(its_recipe, begun, PLACES_OF_IMAGES) if has_moved else its_recipe
+            moved = _with_options(its_recipe, begun, PLACES_OF_IMAGES)
             if _differences(_deciding(begun), _deciding(moved)):
                 continue
-            if not has_moved or _holds(run, plan.source, contents):
+            if moved == its_recipe or _holds(run, plan.source, contents):
                 reporter.notice(f"--resume auto: going on with {run.path}")
                 return json.dumps([str(run.path), dump(begun)])
         reporter.notice(f"--resume auto: starting a new run, for {plan.recipe.out} has no unfinished one")

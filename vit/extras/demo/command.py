@@ -55,9 +55,9 @@ def demo(
     reporter = Reporter()
     warn_of_unfinished(predictor.lacks, reporter)
     with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
-        run, files = Path(model).expanduser(), Path(uploads)
-        title, lines = heading_of(run, predictor)
-        examples = examples_of(run, files, reporter) if host == HERE else []  # others see no images
+        path = Path(model).expanduser()
+        title, lines = heading_of(path, predictor)
+        examples = examples_of(path, Path(uploads), reporter) if host == HERE else []  # others see no images
         page, address = launch(Page(predictor, top_k, title, lines, examples), host, port, Path(uploads))
         classes = count_of(len(predictor.class_names), "class", "classes")
         reporter.line(f"{classes}; open {address} in a browser; Ctrl-C ends the page")

@@ -161,8 +161,8 @@ def heading_of(model: Path, predictor: Predictor) -> tuple[str, list[str]]:
 def examples_of(model: Path, folder: Path, reporter: Reporter) -> list[str]:
     """Files of at most eight validation images of the run of a model, of different labels where there are some.
 
-    Images that are not files are written to a temporary folder. There are none without a run folder, and none, with a
-    notice, where the images are no longer there, or have changed.
+    Images that are not files are written to a temporary folder. There are none without a run folder. A notice says why
+    there are none of a run.
     """
     run = RunDirectory.around(model)
     if run is None or not run.splits_path.is_file():
