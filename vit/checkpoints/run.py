@@ -87,7 +87,7 @@ class RunDirectory(RunLayout):
         """Raise DataError where the images of this run, at a path, are not there any more."""
         if is_gone(data):
             fix = f"restore it, or write its new path as data.source in {self.config_path}"
-            raise DataError(f"{data}, which held the images of {self.path}, does not exist", fix)
+            raise DataError(f"{Path(data)}, which held the images of {self.path}, does not exist", fix)
 
     def gone(self) -> ResourceError:
         """The error of a training whose folder is not there any more; its files are never made again by halves."""
