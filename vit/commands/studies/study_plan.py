@@ -218,8 +218,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     budget = Budget.parse(usual_length(recipes_of(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = decided(series, source)
-    names = named_options(options)
-    check_given(names, budget)
+    check_given(named_options(options), budget)
     seeds = options.seed_list()
     if not options.is_by_time and options.seeds == AUTO:
         seeds = seeds[:SEEDS_OF_CLUSTER]
