@@ -109,12 +109,15 @@ def test_without_a_forecast_nothing_is_estimated(study):
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_the_legend_hides_no_mark_and_no_error_bar(study, count):
-    figure = learning_curves(study(names=("a", "b_with_a_long_name", "c_with_a_long_name_too", "d")[:count]))
+def test_the_legend_hides_no_mark_and_the_title_is_whole(study, count):
+    found = study(names=("a", "b_with_a_long_name", "c_with_a_long_name_too", "d")[:count])
+    words = "about 180 optimizer steps at 116 images, growing with images^0.12, 70.1 % of the usual length"
+    figure = learning_curves(replace(found, protocol={**found.protocol, "budget_words": words}))
     figure.get_layout_engine().execute(figure)
     (axes,), (legend,) = figure.axes, legends(figure)
     assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
     assert legend.get_window_extent().x0 >= 0 and legend.get_window_extent().x1 <= figure.bbox.x1
+    assert axes.get_tightbbox().x1 <= figure.bbox.x1, "a line of the title is cut"
 
 
 def test_an_error_of_nothing_is_drawn_at_half_an_image(study):

@@ -57,7 +57,7 @@ def learning_curves(findings: Findings) -> Figure:
     axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing}")
     length = describe_budget(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
-    axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)
+    axes.set_title(textwrap.fill(plain(title, 240), 105), loc="left", fontsize=10)
     return figure
 
 
