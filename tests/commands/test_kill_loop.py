@@ -1,5 +1,6 @@
 """A training that is killed again and again, at any moment of its life, ends as if nothing had happened."""
 
+import csv
 import os
 import random
 import signal
@@ -38,7 +39,8 @@ def content(run, name):
 
 def rows(run):
     """metrics.csv without its two columns of times."""
-    return [line.split(",")[:4] + line.split(",")[5:-1] for line in (run / "metrics.csv").read_text().splitlines()]
+    with (run / "metrics.csv").open() as file:
+        return [{**row, "train/images_per_second": "", "seconds": ""} for row in csv.DictReader(file)]
 
 
 def wait_for_a_moment(process, draw, out):
