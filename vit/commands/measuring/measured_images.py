@@ -48,7 +48,7 @@ def opened_source(
     run = RunDirectory.around(Path(model))
     if data is None:
         assert run is not None
-        return _images_of(run, root, reporter), read_recipe(run.config_path).data.columns
+        return _images_of(run, root, reporter)
     data_of_run = None if run is None else read_recipe(run.config_path).data
     if data_of_run is not None:
         columns = columns_for(data, columns, data_of_run.columns)
@@ -69,18 +69,18 @@ def opened_source(
 def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> Source | None:
     """The images of a run for the pictures of a page; None, with a notice, where they cannot be opened."""
     try:
-        return _images_of(RunDirectory(run), path_text(root), reporter)
+        return _images_of(RunDirectory(run), path_text(root), reporter)[0]
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None
 
 
-def _images_of(run: RunDirectory, root: str | None, reporter: Reporter) -> Source:
+def _images_of(run: RunDirectory, root: str | None, reporter: Reporter) -> tuple[Source, TableColumns]:
     recipe = read_recipe(run.config_path)
     if root is not None and recipe.data.source not in TORCHVISION:
         why = f"it is for data sets of torchvision, and the run is of {recipe.data.source}"
         reporter.notice(f"--root changes nothing, because {why}")
-    return images_of_run(run, recipe, root)
+    return images_of_run(run, recipe, root), recipe.data.columns
 
 
 def choose_split(source: Source, split: str) -> str:
