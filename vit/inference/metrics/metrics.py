@@ -161,8 +161,8 @@ class Measurement:
             circling = {taken_for[label] for label in circling} & taken_for.keys()
         names = [row.class_name for row in self.per_class]
         pairs = ", ".join(f"{names[label]} for {names[taken_for[label]]}" for label in sorted(circling))
-        swapped = [f"nearly all images are taken for another class ({pairs}): folders or labels may be swapped"]
-        swapped *= bool(pairs)
+        mixed = f"nearly all images of {len(circling)} classes are taken for another class ({pairs})"
+        swapped = [f"{mixed}: their folders or labels may be swapped"] * bool(pairs)
         balanced, num_classes = self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class)
         return [*like_guessing(balanced, 1 / num_classes), *swapped]
 
