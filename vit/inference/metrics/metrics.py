@@ -161,7 +161,7 @@ class Measurement:
             circling = {taken_for[label] for label in circling} & taken_for.keys()
         names = [row.class_name for row in self.per_class]
         pairs = ", ".join(f"{names[label]} for {names[taken_for[label]]}" for label in sorted(circling))
-        mixed = f"nearly all images of {len(circling)} classes are taken for another class ({pairs})"
+        mixed = f"nearly all images of {len(circling):,} classes are taken for another class ({pairs})"
         swapped = [f"{mixed}: their folders or labels may be swapped"] * bool(pairs)
         balanced, num_classes = self.metrics.balanced_accuracy, sum(row.num_images > 0 for row in self.per_class)
         return [*like_guessing(balanced, 1 / num_classes), *swapped]
