@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.options import Option, options_of
 from vit.ranges import Fraction, seconds
 
+MOST_NUMBERED: Final = 1_000  # seeds that a number asks for, which is more than any study needs
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
 _JOINED = ("data", "cluster", *_REPEATED)  # mappings, which keep what files say of other options
@@ -139,8 +140,11 @@ class StudyOptions(ExecutorOptions):
         seeds = [str(MOST_SEEDS)] if self.seeds == AUTO else items(self.seeds)
         if not all(seed.isdecimal() for seed in seeds) or not seeds or seeds == ["0"]:
             raise UsageError(f"--seeds {self.seeds}", "give how many (5), or a list of them (0,1,2)")
-        several = isinstance(self.seeds, list) or len(seeds) > 1
-        return sorted({int(seed) for seed in seeds}) if several else list(range(int(seeds[0])))
+        if isinstance(self.seeds, list) or len(seeds) > 1:
+            return sorted({int(seed) for seed in seeds})
+        if int(seeds[0]) > MOST_NUMBERED:
+            raise UsageError(f"--seeds {self.seeds}", f"give at most {MOST_NUMBERED:,}, or a list of seeds (0,1,2)")
+        return list(range(int(seeds[0])))
 
 
 def make_parser() -> Parser:
