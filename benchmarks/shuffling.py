@@ -15,7 +15,7 @@ from statistics import mean, stdev
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.loading.epoch_order import EpochOrder, ShardOrder
+from vit.data.loading.sampler import EpochOrder, ShardOrder
 
 NUM_IMAGES, NUM_CLASSES, BATCH_SIZE, SEEDS = 100_000, 100, 256, range(5)
 Labels = npt.NDArray[np.int64]

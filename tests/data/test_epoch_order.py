@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from vit.data.core.samples import Samples
 from vit.data.loading.dataset import ImageDataset
-from vit.data.loading.epoch_order import EpochOrder, Sampling, drawn_shares
-from vit.data.loading.sampler import Key, TrainSampler
+from vit.data.loading.sampler import EpochOrder, Key, Sampling, TrainSampler, drawn_shares
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
 

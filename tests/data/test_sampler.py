@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data.core.samples import Labels
-from vit.data.loading.epoch_order import EpochOrder
-from vit.data.loading.sampler import EVALUATION, EvaluationSampler, Key, TrainSampler
+from vit.data.loading.sampler import EVALUATION, EpochOrder, EvaluationSampler, Key, TrainSampler
 
 
 def order(length: int, seed: int) -> EpochOrder:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.data.test_sampler import epochs
 from vit.data.core.samples import Labels
-from vit.data.loading.epoch_order import LANES, ShardOrder
-from vit.data.loading.sampler import TrainSampler
+from vit.data.loading.sampler import LANES, ShardOrder, TrainSampler
 
 
 def shards_of(sizes: list[int]) -> Labels:

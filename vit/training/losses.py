@@ -18,7 +18,7 @@ from torchmetrics import Metric
 
 from vit.data.core.image_header import no_warnings
 from vit.data.core.samples import Labels, Source
-from vit.data.loading.epoch_order import Sampling, drawn_shares
+from vit.data.loading.sampler import Sampling, drawn_shares
 from vit.errors import DataError, UsageError, some_of
 from vit.own_code import load, running
 from vit.training.recipes.recipe import OptimConfig

@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Source
 from vit.data.loading.dataset import ImageDataset
-from vit.data.loading.epoch_order import Sampling, train_order
 from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, Loader, batch_loader, evaluation_loader
-from vit.data.loading.sampler import TrainSampler
+from vit.data.loading.sampler import Sampling, TrainSampler, train_order
 from vit.data.loading.threads import available_cores
 from vit.data.pixels.augment import Augment, BatchAugment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
