@@ -307,6 +307,7 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
         (["--budget", "1000"], "--budget"),
         (["--seeds", "none"], "--seeds"),
         (["--seeds", "²"], "--seeds"),
+        (["--seeds", "99999999999"], "at most 1,000"),
         (["--shard", "3/2"], "--shard"),
         (["--sixes", "10"], "--sizes"),
         (["--config", "digit"], "digits"),
