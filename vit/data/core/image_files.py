@@ -42,9 +42,9 @@ CONVERTIBLE = {  # endings of photographs that this program does not decode
 _ENDING = "files ending in "
 _OUTPUTS = "folders that vit wrote: "
 _NO_ENDING = re.compile(r"|\.[0-9]*|\..{6,}")  # what ends the names of DICOM series, and of files without an ending
-_OF_SYSTEMS = frozenset((  # files and folders of macOS, Windows, Linux, and of disks in a network
+_OF_SYSTEMS = frozenset((  # files and folders of macOS, Windows, Linux, Python, and of disks in a network
     "__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir",
-    "#recycle",
+    "#recycle", "__pycache__",
 ))  # fmt: skip
 LOOKED_AT = 10  # entries, because a folder of runs contains hardly anything else
 _OWN_PICTURE = re.compile(  # of vit explain, vit inspect and vit evaluate

@@ -106,11 +106,17 @@ def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
 
 
 def _check_nested(root: Path, names: list[str]) -> list[str]:
-    """Notes on class folders that hold the same folders. DataError where they may be splits or variants of a data set.
+    """Notes on class folders that hold the same folders, or of which one holds all that may be the classes.
 
-    That is so where all class folders hold them, and none has images of its own.
+    DataError where they may be splits or variants of a data set: all class folders hold the same folders, and none has
+    images of its own.
     """
     nested = {name: inside for name in names if (inside := _inner(root / name)[1])}
+    several = [name for name, inside in nested.items() if len(inside) > 1]
+    if len(nested) == len(several) == 1 < len(names):
+        below = " and ".join(f"{name}/" for name in nested[several[0]][:2])
+        fix = f"if these are the classes, give {root / several[0]} as DATA"
+        return [f"WARNING: of the class folders only {several[0]}/ holds folders, such as {below}; {_ABOVE}; {fix}"]
     counts = Counter(inside for folders in nested.values() for inside in folders)
     common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
     if len(nested) < 2 or len(common) < 2:
