@@ -315,28 +315,35 @@ def test_tables_of_other_programs_are_read(tmp_path: Path, header: str, cell, en
 
 
 @pytest.mark.faults("D42")
-def test_a_table_beside_the_folder_of_its_images_says_where_they_are(tmp_path: Path) -> None:
-    rows = photos(tmp_path, "train_images")
-    text = "".join(f"{path.partition('/')[2][:-4]},{name}\n" for path, name in rows[:12])
-    (tmp_path / "t.csv").write_text(f"image_id,label\n{text}")
+def test_a_table_beside_the_folders_of_its_images_finds_them(tmp_path: Path) -> None:
+    """Kaggle's tables, HAM10000 and ISIC name images without their folder and ending."""
+    table, places = tmp_path / "t.csv", [f"part_1/{i}.jpg" for i in range(5)] + [f"part_2/{i}.png" for i in range(5, 8)]
+    for place in places:
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    for names in ([Path(place).stem for place in places], [Path(place).name for place in places]):
+        table.write_text("image_id,label\n" + "".join(f"{name},{i % 2}\n" for i, name in enumerate(names)))
+        source = open_source(str(table))
+        assert list(source.splits["train"].paths) == places
+        assert source.notes[-1].endswith("'part_1/0.jpg'; 5 lie in part_1/; 3 lie in part_2/")
+    table.write_text("image_id,label\n7.jpg,a\n")
+    with pytest.raises(DataError, match=r"no file .*/7\.jpg; it may be part_2/7\.png: write paths from the folder"):
+        open_source(str(table))
+    table.write_text("image_id,label\n8,a\n")
     with pytest.raises(DataError, match=r"there is no file .*; paths are relative to the CSV; --image_column"):
-        open_source(str(tmp_path / "t.csv"))
-    (tmp_path / "train_images" / "00.png").touch()
-    with pytest.raises(DataError, match=r"it may be train_images/00\.png: move the CSV there, or write paths from the"):
-        open_source(str(tmp_path / "t.csv"))
-    for wrong in ("other/00.png", r"C:\photos\00.png", "train_images/00.PNG"):  # no folder makes these names right
-        (tmp_path / "wrong.csv").write_text(f"path,label\n{wrong},a\n")
-        with pytest.raises(DataError, match=r"; it may be train_images/00\.png: write paths from the folder"):
-            open_source(str(tmp_path / "wrong.csv"))
-    (tmp_path / "test_images").mkdir()
-    (tmp_path / "test_images" / "00.png").touch()
-    with pytest.raises(DataError, match=r"it may be test_images/00\.png or train_images/00\.png: move the CSV there"):
-        open_source(str(tmp_path / "t.csv"))
-    (tmp_path / "1.jpg").touch()
-    (tmp_path / "1.png").touch()
-    (tmp_path / "t.csv").write_text("image_id,label\n1,a\n")
-    with pytest.raises(DataError, match=r"'1' may be 1\.jpg or 1.png; write the ending"):
-        open_source(str(tmp_path / "t.csv"))
+        open_source(str(table))
+    for wrong in ("other/7.png", r"C:\photos\7.png", "part_2/7.PNG"):  # other folders than those that are there
+        table.write_text(f"path,label\n{wrong},a\n")
+        with pytest.raises(DataError, match=r"; it may be part_2/7\.png: write paths from the folder"):
+            open_source(str(table))
+    (tmp_path / "part_1" / "7.png").touch()
+    for name in ("7", "7.png"):
+        table.write_text(f"image_id,label\n{name},a\n")
+        with pytest.raises(DataError, match=r"may be part_1/7\.png or part_2/7\.png; write paths from the folder"):
+            open_source(str(table))
+    (tmp_path / "7.jpg").touch()
+    table.write_text("image_id,label\n7,a\n6,b\n")
+    assert open_source(str(table)).splits["train"].paths == ["7.jpg", "part_2/6.png"]  # the nearest one
 
 
 @pytest.mark.faults("D1")

@@ -112,8 +112,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "words of splits are read, with a note, or refused where they disagree or are not clear; each other "
               "column that is not read is listed once", 3),
         Fault("D42", "a table of Kaggle or Excel: image_id, names without an ending, Windows paths, UTF-16, `sep=;`",
-              "read, with a note on the names that were completed; a missing file that lies in a folder beside the "
-              "table is refused with that folder", 3),
+              "read, with a note on the names that were completed; names without their folder are found in those "
+              "beside the table; a missing file is refused", 3),
         Fault("D43", "a disk, a network file system or a limit of the machine fails while an image is read",
               "the image is read again after pauses; what lasts ends the command, in training, evaluation and "
               "prediction: no other image stands in, and no test becomes smaller", 7),

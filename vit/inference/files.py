@@ -155,9 +155,10 @@ def _listed(path: Path, columns: TableColumns, notes: list[str]) -> list[str]:
     else:
         table, files = read_image_csv(path, ("path",), given_columns(columns)), ListedFiles(path)
         names = table.columns["path"]
+        are_there = bool(names) and os.path.isfile(path.parent / names[0])
         for row, name in enumerate(names):
             # millions of plain names are not looked up: each file is opened later anyway
-            is_plain = name.isascii() and "\\" not in name and has_image_extension(PurePath(name))
+            is_plain = are_there and name.isascii() and "\\" not in name and has_image_extension(PurePath(name))
             if not is_plain and not is_far(name) and len(candidates := files.candidates(name)) == 1:
                 names[row] = candidates[0]
         notes += [*table.notes, *files.notes]

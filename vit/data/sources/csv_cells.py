@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, is_far, words_of
@@ -129,6 +130,11 @@ def plain_name(name: str) -> str:
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
+def _stem(name: str) -> str:
+    """The name of a file without the ending of an image."""
+    return Path(name).stem if has_image_extension(Path(name)) else name
+
+
 class ListedFiles:
     """The files that a table has listed so far: each must exist, and may be listed once.
 
@@ -141,6 +147,7 @@ class ListedFiles:
         self._are_far = False
         self._stems: dict[Path, dict[str, list[str]]] = {}
         self._num_changed, self._change = 0, ""
+        self._found_in: Counter[str] = Counter()  # folders beside the table, where names lack their folder
 
     def add(self, file_name: str, line: int) -> str:
         """The name of a file, relative to the table, which may have another spelling than the cell: see `_found`.
@@ -164,7 +171,8 @@ class ListedFiles:
     @property
     def notes(self) -> list[str]:
         """Notes on names that were read as others."""
-        return [f"{self._table.name}: {self._num_changed:,} {self._change}"] if self._change else []
+        of_folders = "".join(f"; {count:,} lie in {folder}/" for folder, count in self._found_in.items())
+        return [f"{self._table.name}: {self._num_changed:,} {self._change}{of_folders}"] if self._change else []
 
     def _found(self, name: str, where: str) -> str:
         """The name of the file that a cell means. DataError where there is none, or more than one."""
@@ -173,34 +181,47 @@ class ListedFiles:
             return name
         candidates = self.candidates(name)
         if len(candidates) > 1:
-            raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
+            fix = "write paths from the folder of the CSV, with their ending"
+            raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", fix)
         if not candidates:
             fix = "paths are relative to the CSV; --image_column names another column of paths"
-            last = Path(re.split(r"[/\\]", name)[-1])
-            stem = last.stem if has_image_extension(last) else last.name
-            inside = ((one, self._of_stem(folder / one).get(stem, ())) for one in ("", *subfolders(folder, Counter())))
-            alike = [os.path.join(one, file) for one, files in inside for file in dict.fromkeys((last.name, *files))]
-            if alike := [file for file in alike if os.path.isfile(folder / file)]:
-                move = "move the CSV there, or " * (name == last.name)  # a path has folders of its own
-                fix = f"it may be {' or '.join(alike[:2])}: {move}write paths from the folder of the CSV"
+            stem = _stem(re.split(r"[/\\]", name)[-1])
+            if alike := [*self._of_stem(folder).get(stem, ()), *self._beside.get(stem, ())]:
+                fix = f"it may be {' or '.join(alike[:2])}: write paths from the folder of the CSV"
             raise DataError(f"{where}: there is no file {folder / name}", fix)
         return candidates[0]
 
     def candidates(self, name: str) -> list[str]:
-        """The files that a cell may mean: also with "/" for "\\", without outer spaces, in NFC or NFD, with endings."""
+        """The files that a cell may mean: also with "/" for "\\", without outer spaces, in NFC or NFD, with endings.
+
+        A name that lacks a folder, and is not beside the table, may be in one of the folders beside it.
+        """
         folder = self._table.parent
         if os.path.isfile(folder / name):
             return [name]
         slashed = name.strip().replace("\\", "/")
         spelled = dict.fromkeys([slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))])
         candidates = [one for one in spelled if os.path.isfile(folder / one)][:1]
-        if not candidates and not has_image_extension(Path(name)):
-            parent, stem = os.path.split(slashed)
-            candidates = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
+        parent, last = os.path.split(slashed)
+        if not candidates:
+            there = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(_stem(last), ())]
+            found = there if there or parent else self._beside.get(_stem(last), [])
+            candidates = [file for file in found if Path(file).name == last or _stem(last) == last]
         if len(candidates) == 1:
             self._num_changed += 1
             self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
+            if not parent and len(its_folders := Path(candidates[0]).parts) > 1:
+                self._found_in[its_folders[0]] += 1
         return candidates
+
+    @cached_property
+    def _beside(self) -> Mapping[str, list[str]]:
+        """{name without its ending: images of that name} of the folders beside the table; read once."""
+        names_of: dict[str, list[str]] = defaultdict(list)
+        for one in subfolders(self._table.parent, Counter()):
+            for stem, names in self._of_stem(self._table.parent / one).items():
+                names_of[stem] += [os.path.join(one, name) for name in names]
+        return names_of
 
     def _of_stem(self, folder: Path) -> Mapping[str, list[str]]:
         """{name without its ending: images of that name} of a folder; read once."""
