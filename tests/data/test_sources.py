@@ -85,6 +85,9 @@ def test_what_cannot_be_a_data_set_is_named(tmp_path: Path) -> None:
     flat = touch(tmp_path / "flat", "1.jpg", "2.png", "readme.txt")
     assert "no class folders (2 images" in refused(flat) and "<class>/<image>" in refused(flat)
     assert "one class, 'a'" in refused(touch(tmp_path / "one", "a/1.jpg"))
+    for name in ("one", "split"):  # a table beside the folder of images
+        root = touch(tmp_path / name, "labels.csv", *["train/1.jpg"] * (name == "split"))
+        assert f"give {root / 'labels.csv'} as DATA" in refused(root)
     assert "test/ but no train/" in refused(touch(tmp_path / "no_train", "test/a/1.jpg"))
     assert "val and valid" in refused(touch(tmp_path / "twice", "train/a/1.jpg", "val/a/1.jpg", "valid/a/1.jpg"))
     os.mkfifo(tmp_path / "fifo.csv")
@@ -348,11 +351,12 @@ def test_a_class_that_is_a_link_to_another_one_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.faults("D10")
 def test_the_folder_that_holds_the_classes_is_advised(tmp_path: Path) -> None:
-    """Food-101, CUB-200 and DTD: images/CLASS beside folders of lists. With empty classes there is one class alone."""
-    touch(tmp_path, "images/cat/1.jpg", "images/dog/1.jpg", "meta/train.txt")
+    """Food-101, CUB-200, DTD and Stanford Dogs: images/CLASS beside folders of lists. Else there is one class alone."""
+    touch(tmp_path, "images/cat/1.jpg", "images/dog/1.jpg", "annotation/cat/1.xml", "annotation/dog/1.xml")
     assert f"elsewhere; or give {tmp_path / 'images'} as DATA, if it holds the classes" in refused(tmp_path)
-    with pytest.raises(DataError, match="has one class with training images, 'images'"):
+    with pytest.raises(DataError, match="has one class with training images, 'images'") as refusal:
         open_source(str(tmp_path), allow_empty=True)
+    assert f"give {tmp_path / 'images'} as DATA" in refusal.value.fix
 
 
 def test_folders_in_classes_stay_images_of_their_class(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
     if not subfolders(root / first, Counter()):
         kind = {"train": "training"}.get(split, split)
         beside = f"; beside it: {some_of(f'{name}/' for name in others)}" * bool(others)
-        fix = _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV"
+        fix = table_in(root / first) or table_in(root) or f"if {first}/ is a class, rename it, or give a CSV"
         raise DataError(f"{root / first} is taken for the {kind} split and has no class folders{beside}", fix)
     below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in name_of.items()}
     notes = [f"{folder}/ is read as {split}" for split, folder in below.items() if folder != name_of[split] or by_word]
@@ -105,13 +105,19 @@ def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
     return folder, sorted(names)
 
 
+def _classes_in(folder: Path) -> list[str]:
+    """The folders in a folder, and none where the first one of them holds no image."""
+    below, names = _inner(folder)
+    return names if names and image_files(below / names[0], Counter()) else []
+
+
 def _check_nested(root: Path, names: list[str]) -> list[str]:
     """Notes on class folders that hold the same folders, or of which one holds all that may be the classes.
 
     DataError where they may be splits or variants of a data set: all class folders hold the same folders, and none has
     images of its own.
     """
-    nested = {name: inside for name in names if (inside := _inner(root / name)[1])}
+    nested = {name: inside for name in names if (inside := _classes_in(root / name))}
     several = [name for name, inside in nested.items() if len(inside) > 1]
     if len(nested) == len(several) == 1 < len(names):
         below = " and ".join(f"{name}/" for name in nested[several[0]][:2])
@@ -151,7 +157,7 @@ def _check_layout(root: Path, names: list[str]) -> None:
     if len(names) > 1 and (kind := next((words for words, holds in are.items() if holds), None)):
         parts = " and ".join(f"{name}/" for name in names[:2])
         others = "give the folder of the classes, or a CSV with the columns path,label; rename folders of classes"
-        raise DataError(f"{root} holds {parts}, which are {kind}", _table_in(root) or others)
+        raise DataError(f"{root} holds {parts}, which are {kind}", table_in(root) or others)
     if len(names) == 1 and subfolders(root / names[0], Counter()):
         fix = f"give {root / names[0]}, if these are the classes"
         raise DataError(f"{root} has one folder, {names[0]}/, with folders in it", fix)
@@ -159,7 +165,7 @@ def _check_layout(root: Path, names: list[str]) -> None:
         raise DataError(f"{root} holds runs of this program and no images", "give the folder of images")
     if not names:
         loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
-        raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", _table_in(root) or LAYOUT)
+        raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", table_in(root) or LAYOUT)
 
 
 def _tables_in(folder: Path) -> list[str]:
@@ -168,7 +174,7 @@ def _tables_in(folder: Path) -> list[str]:
     return sorted(names, key=lambda name: (split_in(name) != "train", name))
 
 
-def _table_in(folder: Path) -> str:
+def table_in(folder: Path) -> str:
     """How to give the table that lies among images, or shards; empty where there is none."""
     tables = _tables_in(folder)
     if not tables and any(folder.glob("*.tar")):
@@ -205,7 +211,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
                 to_convert = how_to_convert_skipped(skipped_here, class_folder)
                 others = "convert its files to JPEG or PNG, or move the folder elsewhere"
-                deep = [sibling for sibling in siblings if _inner(sibling)[1]]
+                deep = [sibling for sibling in siblings if _classes_in(sibling)]
                 fix = to_convert or (others if skipped_here else "remove it")  # a folder without any file
                 fix += f"; or give {deep[0]} as DATA, if it holds the classes" if len(deep) == 1 else ""
                 fix += "" if to_convert else EmptyClassError.OR_KEEP_IT

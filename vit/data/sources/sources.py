@@ -25,7 +25,7 @@ from vit.data.core.groups import ALIKE, original_of, similar_names
 from vit.data.core.image_files import is_output
 from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.csv_source import read_csv_source
-from vit.data.sources.folder_source import read_folder_source
+from vit.data.sources.folder_source import read_folder_source, table_in
 from vit.data.sources.image_csv import column_names
 from vit.errors import DataError
 from vit.tasks.label_text import MISSING
@@ -113,7 +113,10 @@ def _check(source: Source, data: str) -> None:
     names = [name for name, n in zip(source.class_names, counts, strict=True) if n or not source.task.is_exclusive]
     if len(names) < 2:
         images = " with training images" * (len(source.class_names) > 1)
-        raise DataError(f"{data} has one class{images}, {names[0]!r}", "a classifier needs two or more class folders")
+        fix, below = table_in(Path(data)) or "a classifier needs two or more class folders", Path(data) / names[0]
+        if any(below.glob("*/")):
+            fix = f"give {below} as DATA, if it holds the classes"
+        raise DataError(f"{data} has one class{images}, {names[0]!r}", fix)
     measured = [name for name in source.class_names if _MEASURED.fullmatch(name)]
     if len(measured) > _MOST_MEASURED:
         raise DataError(
