@@ -113,7 +113,7 @@ def _check(source: Source, data: str) -> None:
     names = [name for name, n in zip(source.class_names, counts, strict=True) if n or not source.task.is_exclusive]
     if len(names) < 2:
         images = " with training images" * (len(source.class_names) > 1)
-        fix, below = table_in(Path(data)) or "a classifier needs two or more class folders", Path(data) / names[0]
+        fix, below = table_in(Path(data)) or "a classifier needs two or more classes", Path(data) / names[0]
         if any(below.glob("*/")):
             fix = f"give {below} as DATA, if it holds the classes"
         raise DataError(f"{data} has one class{images}, {names[0]!r}", fix)
