@@ -3,7 +3,7 @@
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from vit.training.callbacks.checks import NonFinite
 
@@ -21,9 +21,17 @@ class Averaging(EMAWeightAveraging):
         All weights are averaged in a few operations, where Lightning's own average takes one for each.
         """
         if stage == "fit":
-            update, device = get_ema_multi_avg_fn(self._decay), trainer.strategy.root_device
-            self._average_model = AveragedModel(pl_module, device, multi_avg_fn=update, use_buffers=True)
+            device = trainer.strategy.root_device
+            self._average_model = AveragedModel(pl_module, device, multi_avg_fn=self._average, use_buffers=True)
             self._average_model.n_averaged = torch.zeros((), dtype=torch.long)  # read at each step: a GPU would wait
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         return super().should_update(step_idx, epoch_idx) and step_idx != self._non_finite.skipped_step
+
+    @torch.no_grad()
+    def _average(self, averages: PARAM_LIST, current: PARAM_LIST, _: object) -> None:
+        """Update tensors of one type. Whole numbers, such as places in Swin's table of positions, have no average."""
+        if averages[0].is_floating_point():
+            torch._foreach_lerp_(averages, current, 1 - self._decay)
+        else:
+            torch._foreach_copy_(averages, current)
