@@ -207,9 +207,10 @@ def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
 
 @pytest.mark.faults("D8")
 def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
-    touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "cat/2.jpg", "1/1.jpg", "1.0/1.jpg", "nan/1.jpg", "fox/1.jpg")
+    ids = [f"{2**53}/1.jpg", f"{2**53 + 1}/1.jpg"]  # which are one as floats
+    touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "cat/2.jpg", "1/1.jpg", "1.0/1.jpg", "nan/1.jpg", "fox/1.jpg", *ids)
     source = open_source(str(tmp_path))
-    assert source.class_names == ("1", "1.0", "Cat", "cat", "fox", "nan")
+    assert source.class_names == ("1", "1.0", "9007199254740992", "9007199254740993", "Cat", "cat", "fox", "nan")
     alike = "differ only in case, spaces, Unicode form or number format"
     assert source.notes[:2] == [
         f"classes '1' (1 image) and '1.0' (1 image) {alike}",

@@ -8,6 +8,7 @@ cat|?indoors     whether the image shows the label `indoors` is unknown
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,10 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(known))
 
 
-def alike_key(name: str) -> str:
-    """A text that is equal for names that people would take for one: by case, spaces, Unicode form, or 1 and 1.0."""
+def alike_key(name: str) -> str | Decimal:
+    """What is equal for names that people would take for one: by case, spaces, Unicode form, or 1 and 1.0."""
     folded = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
-    return repr(float(folded)) if _NUMBER.fullmatch(folded) else folded
+    return Decimal(folded) if _NUMBER.fullmatch(folded) else folded
 
 
 def label_text(row: LabelRows, class_names: Sequence[str]) -> str:

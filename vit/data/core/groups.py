@@ -84,7 +84,7 @@ def group_notes(source: Source) -> list[str]:
 
 def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of names that people would take for one: the first of its kind, and another."""
-    folded: dict[str, str] = {}
+    folded = dict[object, str]()
     pairs = []
     for name in names:
         twin = folded.setdefault(alike_key(name), name)
