@@ -53,6 +53,7 @@ def test_tokens_in_front_of_the_patches(
         {"norm_placement": "sandwich"},
         {"activation": "relu"},
         {"activation": "swiglu", "mlp_ratio": 1.4},
+        {"mlp_ratio": 0.04},
         {"num_registers": -1},
         {"pool_norm": True},
         {"pool": "mean", "pool_norm": True, "norm_placement": "post"},

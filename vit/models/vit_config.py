@@ -105,6 +105,8 @@ class ViTConfig(NetworkConfig):
             raise ValueError(f"the stem conv is for patch_size {', '.join(map(str, CONV_PATCH_SIZES))}")
         if self.stem == "conv" and self.embed_dim % 8:
             raise ValueError(f"the stem conv needs embed_dim divisible by 8, got {self.embed_dim}")
+        if self.mlp_dim == 0:
+            raise ValueError(f"mlp_ratio {self.mlp_ratio:g} of embed_dim {self.embed_dim} is a hidden width of 0")
         if self.activation == "swiglu" and self.mlp_dim % 2:
             raise ValueError(f"swiglu needs an even hidden width, got {self.mlp_dim}")
         if self.pool_norm and (self.pool not in ("mean", "patch_mean") or self.norm_placement == "post"):
