@@ -120,7 +120,7 @@ def test_durations(seconds, words):
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(1, "1 epoch"), (1.0, "1 epoch"), (2000, "2,000 epochs"), (1e6, "1,000,000 epochs"), (1 / 3, "0.3333 epochs")],
+    [(1, "1 epoch"), (1.0, "1 epoch"), (2000, "2,000 epochs"), (12345.0, "12,345 epochs"), (1 / 3, "0.3333 epochs")],
 )
 def test_counts(number, words):
     assert count_of(number, "epoch") == words

@@ -267,8 +267,8 @@ def percent(value: float, digits: int = 2, sign: str = " %") -> str:
 
 
 def count_of(number: float, thing: str, things: str = "") -> str:
-    """A number of things: "1 image", "2,000 images"; a fraction has four digits: "0.3333 epochs"."""
-    shown = f"{number:,}" if isinstance(number, int) else f"{float(f'{number:.4g}'):,}".removesuffix(".0")
+    """A number of things: "1 image", "2,000 images"; a fraction has four digits: "0.3333 epochs", "12,346 epochs"."""
+    shown = f"{float(f'{number:.4g}'):,}".removesuffix(".0") if number < 1000 else f"{number:,.0f}"
     return f"{shown} {thing if number == 1 else things or f'{thing}s'}"
 
 
