@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from vit.data.core.samples import Source
-from vit.errors import UsageError, install
+from vit.errors import DataError, UsageError, install
 from vit.inference.devices import has_compiler
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
@@ -11,7 +11,7 @@ from vit.own_code import load
 from vit.ranges import seconds
 from vit.training.distributed.devices import Machine
 from vit.training.planning.schedule import AUTO
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import OptimConfig, Recipe
 
 
 def check_task_options(recipe: Recipe, source: Source) -> None:
@@ -26,6 +26,14 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
         if value != unset:
             shown = f"{value:g}" if isinstance(value, float) else value
             raise UsageError(f"--{option} {shown} {task.other_problem.format(data=source.name)}", task.other_fix)
+
+
+def check_validation(optim: OptimConfig, source: Source) -> None:
+    """Raise DataError if no validation image has a label, and the metric of the best checkpoint is NaN without one."""
+    counts, metric = source.splits["validation"].class_counts(len(source.class_names)), optim.best_metric
+    if metric in ("map", "macro_f1") and not counts.any():
+        problem = f"no validation image of {source.name} has a label, and --optim.best_metric {metric} needs one"
+        raise DataError(problem, "give validation images with labels, or --optim.best_metric loss")
 
 
 # Compiling takes about half a minute of a GPU (docs/results.md), and a step of a small network 10 ms or more, of which

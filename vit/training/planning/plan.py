@@ -20,7 +20,7 @@ from vit.training.distillation import REMEMBERED_BYTES, Teacher, find_teacher, w
 from vit.training.distributed.devices import Machine, choose_machine
 from vit.training.losses import ClassBalance, class_balance
 from vit.training.optim import check_optimizer, warmup_steps
-from vit.training.planning.compatibility import check_compatibility, check_task_options, compiles
+from vit.training.planning.compatibility import check_compatibility, check_task_options, check_validation, compiles
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
@@ -175,6 +175,7 @@ def make_plan(recipe: Recipe, inputs: TrainingInputs) -> Plan:
         data = with_subset(data, source.splits["train"])
         source = chosen_part(source, data, recipe.seed)
     class_balance(recipe.optim, data.sampling, source)  # its errors come before the first step
+    check_validation(recipe.optim, source)
     if teacher is not None:
         network = windowed(network, source.splits["train"], teacher.description.preprocess.window)
         teacher.check_input(network.preprocess, source.splits["train"])
