@@ -103,7 +103,7 @@ def test_ten_in_a_row_are_too_many(vit, colors, tmp_path, poison):
     poison(*range(3, 100))
     answer = vit("train", colors, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path)
     assert answer.code == 6 and "10 steps in a row" in answer.err and "step 12" in answer.err
-    assert "last.ckpt holds the last good weights" in answer.err
+    assert "last.ckpt holds the last finite weights" in answer.err
 
 
 def test_nine_in_a_row_are_not(vit, colors, tmp_path, poison):
@@ -116,7 +116,7 @@ def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colors, tmp
     poison(8)
     answer = vit("train", colors, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
     assert answer.code == 6 and "not a number at step 8 " in answer.err
-    assert "last.ckpt holds the last good weights" in answer.err and answer.err.count("vit: error") == 1
+    assert "last.ckpt holds the last finite weights" in answer.err and answer.err.count("vit: error") == 1
     kept = checkpoint(tmp_path, "last")
     assert kept["global_step"] == 7 and all(value.isfinite().all() for value in kept["state_dict"].values())
 

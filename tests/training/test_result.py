@@ -1,12 +1,14 @@
 """The MFU of a training: measured where its steps compute all of a network, and are long enough to matter."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from vit.errors import DivergedError
 from vit.models.spec import Cost
 from vit.training.running import result
-from vit.training.running.result import TrainingStats, training_mfu
+from vit.training.running.result import TrainingStats, measure_checkpoint, training_mfu
 
 
 def plan(freeze="none", lora=None, world_size=1):
@@ -33,3 +35,9 @@ def test_processes_share_the_images():
 @pytest.mark.parametrize(("some", "seconds"), [(plan(), 1.0), (plan(freeze="backbone"), 60.0), (plan(lora=8), 60.0)])
 def test_short_and_partial_trainings_have_none(some, seconds):
     assert training_mfu(some, TrainingStats(seconds, 500.0, 9)) is None
+
+
+def test_weights_without_any_validation_loss_are_not_measured(monkeypatch):
+    monkeypatch.setattr(result, "load", lambda file: (None, SimpleNamespace(metrics={"val/loss": float("nan")})))
+    with pytest.raises(DivergedError, match="the validation loss is not a number for any weights"):
+        measure_checkpoint(Path("best.ckpt"), plan(), None, "cpu")

@@ -119,7 +119,7 @@ def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
             own = [path for path in own_code(plan.recipe) if path != plan.recipe.optim.metric]
             fix = f"check {' and '.join(own)}, or {error.fix}" if own else error.fix
             if run.last_path.is_file():
-                fix += f"; {run.last_path} holds the last good weights (--init_from starts from them)"
+                fix += f"; {run.last_path} holds the last finite weights (--init_from starts from them)"
             raise DivergedError(error.problem, fix) from error
         except (DataError, ProcessesError) as error:
             fix = f"{error.fix}; {resume}" if run.last_path.is_file() else error.fix

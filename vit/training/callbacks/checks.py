@@ -34,7 +34,7 @@ MAX_SKIPPED = 10  # steps in a row
 MIN_SCALE = 2.0**-24  # of float16's losses: 2^16 falls to it by 40 steps that overflow, without one that does not
 SHOWN = 3  # paths of a batch
 _FIX_FLOAT16 = "give --precision bf16-mixed or 32-true, or lower --lr"
-_FIX = "lower --lr, raise --optim.warmup, or give --precision 32-true"
+FIX = "lower --lr, raise --optim.warmup, or give --precision 32-true"
 
 
 def facts_to_compare(plan: Plan) -> dict[str, str]:
@@ -208,7 +208,7 @@ class NonFinite(Callback):
             raise DivergedError(
                 f"loss or gradient is not a number in {MAX_SKIPPED} steps in a row, the last one step "
                 f"{self.skipped_step + 1:,} ({_rate(trainer)})",
-                _FIX,
+                FIX,
             )
 
     def on_train_batch_end(
@@ -228,7 +228,7 @@ class NonFinite(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Raise DivergedError where no step changed the weights."""
         if self.skipped and self.skipped >= trainer.global_step:
-            fix = _FIX if trainer.precision_plugin.precision != "16-mixed" else f"train for longer; {_FIX_FLOAT16}"
+            fix = FIX if trainer.precision_plugin.precision != "16-mixed" else f"train for longer; {_FIX_FLOAT16}"
             raise DivergedError(f"all {self.skipped:,} steps were skipped: nothing was learned ({_rate(trainer)})", fix)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -239,7 +239,7 @@ class NonFinite(Callback):
         sums = [_whole(weight.detach().sum()).isfinite() for weight in self.network.parameters()]
         if not torch.stack(sums).all():
             step = trainer.global_step
-            raise DivergedError(f"the weights are not numbers after step {step:,} ({_rate(trainer)})", _FIX)
+            raise DivergedError(f"the weights are not numbers after step {step:,} ({_rate(trainer)})", FIX)
         counts = {"skipped": self.skipped, "skipped_step": self.skipped_step, "in_a_row": self.in_a_row}
         checkpoint.setdefault(PROGRESS, {}).update(counts)
 
@@ -260,7 +260,7 @@ def _scale(trainer: Trainer) -> float:
 
 def _bad_loss(step: int, trainer: Trainer, paths: tuple[str, ...] = ()) -> DivergedError:
     images = f"; images of the batch: {', '.join(paths)}, ..." if paths else ""
-    return DivergedError(f"the loss is not a number at step {step:,} ({_rate(trainer)}{images})", _FIX)
+    return DivergedError(f"the loss is not a number at step {step:,} ({_rate(trainer)}{images})", FIX)
 
 
 def _rate(trainer: Trainer) -> str:

@@ -21,6 +21,7 @@ from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.core.samples import Samples
 from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
+from vit.errors import DivergedError
 from vit.inference.answers.calibration import (
     LabelTemperatures,
     LabelThresholds,
@@ -36,6 +37,7 @@ from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics, uncalibrated_labels
 from vit.inference.scores.image_groups import in_groups, number_of
 from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
+from vit.training.callbacks.checks import FIX
 from vit.training.distributed.processes import readable_by_all
 from vit.training.planning.plan import Plan
 
@@ -122,9 +124,14 @@ Measured = MeasuredCheckpoint | MeasuredLabels
 def measure_checkpoint(
     path: Path, plan: Plan, data: ImageDataModule, device: torch.device, features: Tensor | None = None
 ) -> Measured:
-    """Calibrate and score a checkpoint of the first process. `features` (n, D): of the training images, if known."""
+    """Calibrate and score a checkpoint of the first process. `features` (n, D): of the training images, if known.
+
+    DivergedError: no validation had a loss that is a number, so that these weights are the first that were validated.
+    """
     with readable_by_all(path) as file:
         network, description = load(file)
+    if not math.isfinite(description.metrics["val/loss"]):
+        raise DivergedError("the validation loss is not a number for any weights of this training", FIX)
     rules = unfitted_rules(description.task, len(description.class_names))  # a resumed run may have fitted others
     engine = Engine(network, plan.preprocess, device, plan.precision, rules=rules)
     if rules is not None:
