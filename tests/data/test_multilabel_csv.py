@@ -34,8 +34,9 @@ def test_minus_one_is_absent_where_a_table_has_no_other_word_for_it(tmp_path):
     assert any("-1 is read as absent" in note for note in source.notes)
 
 
-def test_images_of_which_nothing_is_known_are_left_out_and_counted(tmp_path):
-    source = open_source(str(table(tmp_path, "path,b,a\n1.jpg,1,0\n2.jpg,0,1\n3.jpg,,\n")))
+@pytest.mark.parametrize("rows", ["b,a\n1.jpg,1,0\n2.jpg,0,1\n3.jpg,,\n", "labels\n1.jpg,a\n2.jpg,b\n3.jpg,?a|?b\n"])
+def test_images_of_which_nothing_is_known_are_left_out_and_counted(tmp_path, rows):
+    source = open_source(str(table(tmp_path, f"path,{rows}")))
     assert source.splits["train"].paths == ["1.jpg", "2.jpg"] and "left out 1 of 3 train images" in source.notes[0]
 
 

@@ -118,7 +118,7 @@ class _Listed:
             fix = "for one yes/no question, name the column label and give each image one of two classes"
             raise DataError(f"{path} has {count}; several labels for an image need two or more", fix)
         images = Samples(self.paths, labels, self.root, groups=self.groups or None, reader=self.reader)
-        is_known, splits = (labels != NOT_KNOWN).any(axis=1) | is_list, {}
+        is_known, splits = (labels != NOT_KNOWN).any(axis=1) | (is_list and self.to_measure), {}
         for split, rows in self.rows.items():
             splits[split] = images.select(np.flatnonzero(rows & is_known))
             left_out = int(rows.sum()) - len(splits[split])
