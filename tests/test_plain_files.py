@@ -25,6 +25,7 @@ HOSTILE = {
 def test_plain_yaml_is_read():
     assert parse_yaml("a: &a {b: 1e-3}\nc: [*a, *a]\n") == {"a": {"b": "1e-3"}, "c": [{"b": "1e-3"}] * 2}
     assert parse_yaml("") is None
+    assert parse_yaml("{yes: 1, 010: yes, <<: {null: 2}}") == {"yes": 1, "010": True, "null": 2}
 
 
 @pytest.mark.faults("C20")

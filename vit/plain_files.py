@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 2**20
 _MAX_VALUES = 1_000_000  # of a YAML file, where each alias is written out
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"  # tags of YAML: of a text, and of the key <<
 
 
 class DamagedFileError(DataError, ValueError):
@@ -55,7 +56,10 @@ def read_json(path: Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The plain content of a YAML text; DamagedFileError for any other text, also where a key stands twice."""
+    """The plain content of a YAML text; DamagedFileError for any other text, also where a key stands twice.
+
+    Keys are texts: classes may be called yes, no and 010, which YAML 1.1 takes for True, False and 8.
+    """
     import yaml
 
     try:
@@ -63,7 +67,7 @@ def parse_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _count(node, {}) > _MAX_VALUES:
+        if _count_and_name(node, {}) > _MAX_VALUES:
             raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
         return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -71,15 +75,18 @@ def parse_yaml(text: str) -> Any:
         raise DamagedFileError(f"it is not plain YAML: {words}") from error
 
 
-def _count(node: "Node", known: dict[int, int]) -> int:
-    """Number of values below a node, with each alias written out, or without an end; ValueError: a key stands twice."""
+def _count_and_name(node: "Node", known: dict[int, int]) -> int:
+    """Number of values below a node, each alias written out. Keys become texts. ValueError: a key stands twice."""
     if id(node) not in known:
         known[id(node)] = _MAX_VALUES + 1
         parts, lines = node.value if isinstance(node.value, list) else [], dict[str, int]()
-        for name, line in ((str(one[0].value), one[0].start_mark.line + 1) for one in parts if isinstance(one, tuple)):
+        for key in (one[0] for one in parts if isinstance(one, tuple)):
+            name, line = str(key.value), key.start_mark.line + 1
             if name in lines:  # YAML parsers silently take the last
                 raise ValueError(f"{name!r} in line {lines[name]} and again in line {line}")
             lines[name] = line
+            if isinstance(key.value, str) and key.tag != _MERGE:
+                key.tag = _TEXT
         inner = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_count(item, known) for item in inner)
+        known[id(node)] = 1 + sum(_count_and_name(item, known) for item in inner)
     return known[id(node)]
