@@ -146,7 +146,7 @@ class OwnLoss(nn.Module):
             raise UsageError(f"--optim.loss {path} has weights, which nothing trains", "make them buffers")
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The mean loss of logits (B, C) float32 and labels: (B,) class numbers, or (B, C) shares of classes, -1 unknown."""
+        """The mean loss of logits (B, C) float32 and labels: class numbers (B,), or shares (B, C), -1 where unknown."""
         with self._running():
             loss = self.loss(logits, labels)
             if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
