@@ -24,7 +24,7 @@ def shared(tmp_path, monkeypatch):
     def compute(samples):
         calls.append(list(samples.paths))
         values = torch.tensor([[float(int(path[0])), 1.0] for path in samples.paths if path != "4.png"])
-        return values, torch.tensor([row for row, path in enumerate(samples.paths) if path != "4.png"])
+        return values, np.array([row for row, path in enumerate(samples.paths) if path != "4.png"])
 
     return SimpleNamespace(of=lambda *paths: found.of(None, samples_of(paths), compute), calls=calls)
 

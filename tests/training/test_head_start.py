@@ -128,7 +128,7 @@ def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature
     assert torch.isclose(new.norm(), weights["head.weight"].norm(dim=1).mean())
     samples = plan.source.splits["train"]
     backbone = FrozenBackbone(network, plan)
-    values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
+    values, labels = labeled(samples, backbone.features_of(samples))
     projections = [float((values[labels == number] @ new).mean()) for number in range(3)]
     assert projections[1] == max(projections)
 

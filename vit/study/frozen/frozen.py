@@ -20,7 +20,6 @@ from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.samples import Labels, Samples, Source
-from vit.data.loading.loader import labeled_images
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow, read_splits
 from vit.data.splits.subset import subset, subset_kind
@@ -43,7 +42,6 @@ from vit.training.network.features import (
     Labeled,
     SharedFeatures,
     StoredFeatures,
-    computed,
     labeled,
     probe_loss,
 )
@@ -81,11 +79,8 @@ def frozen_results(
     backbone = FrozenBackbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
     shared = SharedFeatures(folder, hashes)
 
-    def compute(some: Samples) -> tuple[Tensor, Tensor]:
-        return computed(backbone.engine, labeled_images(some, plan.preprocess))
-
     def features(samples: Samples) -> tuple[Tensor, Labels]:
-        values, rows = shared.of(plan, samples, compute)
+        values, rows = shared.of(plan, samples, backbone.features_of)
         return values.to(plan.device), rows
 
     results: list[CellResult] = []

@@ -26,6 +26,7 @@ from vit.atomic_files import atomic_write
 from vit.checkpoints.locking import alone
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Labels, Samples
+from vit.data.loading.loader import labeled_images
 from vit.errors import UsageError
 from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
@@ -38,7 +39,7 @@ from vit.training.planning.schedule import PENALTIES
 from vit.weights.adapt import head_names
 from vit.weights.open import weights_hash
 
-Compute = Callable[[Samples], tuple[Tensor, Tensor]]
+Compute = Callable[[Samples], tuple[Tensor, Labels]]
 Labeled = tuple[Tensor, Tensor]  # features (n, D) float32, and class numbers (n,) or labels (n, K) float32
 MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
 _HEX = 32  # characters of a content hash
@@ -124,15 +125,6 @@ def _hash(facts: list[object]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def computed(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
-    """Features (k, D) that an engine without a head computes, and the indices (k,) of the images that could be read."""
-    features, valid = [], []
-    for batch in batches:
-        features.append(engine.logits(batch.image)[batch.valid].clone())  # a clone, because autograd will need it
-        valid.append(batch.valid.cpu())
-    return torch.cat(features), torch.cat(valid).nonzero().flatten()
-
-
 class FrozenBackbone:
     """A network without its last linear layer `head`, until `whole` puts it back. `engine` computes its features.
 
@@ -151,8 +143,15 @@ class FrozenBackbone:
 
     def features(self, batches: Iterable[Batch]) -> tuple[Tensor, Labels]:
         """Features (n, D) float32 of the images that can be read, on the device, and the indices (n,) of these."""
-        values, readable = computed(self.engine, batches)
-        return values, readable.numpy()
+        features, valid = [], []
+        for batch in batches:
+            features.append(self.engine.logits(batch.image)[batch.valid].clone())  # because autograd will need it
+            valid.append(batch.valid.cpu())
+        return torch.cat(features), torch.cat(valid).nonzero().flatten().numpy()
+
+    def features_of(self, samples: Samples) -> tuple[Tensor, Labels]:
+        """The same for images that are only measured."""
+        return self.features(labeled_images(samples, self.engine.preprocess))
 
     def whole(self) -> Network:
         self.network.set_submodule(self.head_name, self.head)

@@ -28,7 +28,6 @@ from vit.checkpoints.result import versions
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.core.samples import Labels, Samples
-from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
 from vit.inference.answers.calibration import fit_temperature
 from vit.inference.deployment import can_pack
@@ -45,7 +44,6 @@ from vit.training.network.features import (
     HeadFit,
     Labeled,
     SharedFeatures,
-    computed,
     labeled,
     last_layer,
     probe_loss,
@@ -129,7 +127,7 @@ def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[in
 def _labeled_features(network: Network, plan: Plan, *parts: Samples) -> tuple[nn.Linear, list[Labeled]]:
     was_training = network.training
     backbone = FrozenBackbone(network, plan)
-    features = [labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in parts]
+    features = [labeled(some, backbone.features_of(some)) for some in parts]
     backbone.whole().train(was_training)
     return backbone.head, features
 
@@ -228,7 +226,7 @@ def probe(
             table.row(row.get(name) for name in columns)
             for listener in listeners:
                 listener.row(row, steps)
-            if number == 0 or sign * metrics[metric] > best:  # a metric may be NaN at every penalty
+            if number == 0 or sign * metrics[metric] > best:  # of features that are not finite, all are NaN
                 best = max(best, sign * metrics[metric])
                 fit.put_into(head)
                 about = replace(describe(plan, start.license), metrics={**metrics, "epoch": number})
@@ -264,9 +262,7 @@ def _features(
     """As the backbone's; those that other trainings have computed are not computed again."""
     if shared is None:
         return backbone.features(data.evaluation_loader(split))
-    values, readable = shared.of(
-        plan, data.source.splits[split], lambda some: computed(backbone.engine, labeled_images(some, plan.preprocess))
-    )
+    values, readable = shared.of(plan, data.source.splits[split], backbone.features_of)
     return values.to(backbone.engine.device), readable
 
 
