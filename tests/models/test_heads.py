@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from vit.models.heads import classifier_names, with_features
+from vit.models.spec import create_network
 from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig, TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
@@ -19,6 +20,7 @@ def tiny_vit(pool):
 NETWORKS = {
     "cls": (lambda: tiny_vit("cls"), 12),
     "cls_dist": (lambda: tiny_vit("cls_dist"), 12),
+    "ablated": (lambda: create_network("vit_nano_ablated", 5, pool="cls_dist"), 64),
     "cls_mean": (lambda: tiny_vit("cls_mean"), 24),
     "map": (lambda: tiny_vit("map"), 12),
     "resnet": (

@@ -84,6 +84,9 @@ class AblatedTransformer(Network):
     def _sum(self, tokens: Tensor, branch: Tensor) -> Tensor:
         return tokens + branch if self.config.residuals else branch
 
+    def get_classifier(self) -> tuple[nn.Module, ...]:
+        return self.vit.get_classifier()
+
     def no_weight_decay(self) -> set[str]:
         return {f"vit.{name}" for name in self.vit.no_weight_decay()}
 

@@ -13,8 +13,6 @@ from vit.models.vision_transformer import VisionTransformer
 
 def classifier_names(network: Network) -> tuple[str, ...]:
     """Names of the modules that compute logits from features; () where `get_classifier` does not say which they are."""
-    if isinstance(network, VisionTransformer):
-        return ("head",) if network.head_dist is None else ("head", "head_dist")
     model: Any = network if hasattr(network, "get_classifier") else getattr(network, "model", None)
     last_layers: Any = model.get_classifier() if hasattr(model, "get_classifier") else ()
     parts = last_layers if isinstance(last_layers, tuple | list) else (last_layers,)

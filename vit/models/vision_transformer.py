@@ -238,6 +238,9 @@ class VisionTransformer(Network):
             if head is not None:
                 nn.init.zeros_(head.weight)  # training starts from equal probabilities (section 3.2)
 
+    def get_classifier(self) -> tuple[nn.Module, ...]:
+        return (self.head,) if self.head_dist is None else (self.head, self.head_dist)
+
     def first_kernels(self) -> tuple[str, ...]:
         return ("patch_embed.layers.0.weight",) if self.config.stem == "conv" else ("patch_embed.proj.weight",)
 

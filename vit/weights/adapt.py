@@ -204,8 +204,6 @@ def head_names(network: Network) -> set[str]:
     Further layers that give logits count too, such as the one of all tokens in VOLO: such a layer stands beside a
     classifier in the same module, and reads and gives as many values.
     """
-    if isinstance(network, VisionTransformer):
-        return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
     places = classifier_names(network)
     below, count = tuple(f"{place}." for place in places), network.num_classes
     sizes = {name: value.shape for name, value in network.named_parameters() if name.startswith(below)}
