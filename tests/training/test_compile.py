@@ -1,6 +1,7 @@
 """`--trainer.compile true`: the same training through torch.compile, with plain checkpoints."""
 
 import signal
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -9,16 +10,19 @@ import torch
 from tests.comparing import differences
 from tests.runs import died, run_folder
 from vit.errors import UsageError
+from vit.models.spec import NetworkSpec
 from vit.training.distributed.devices import Machine
 from vit.training.planning import compatibility
 from vit.training.planning.compatibility import check_compatibility
-from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.planning.network_choice import WantedNetwork
+from vit.training.recipes.recipe import DistillConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--epochs", 2, "--batch_size", 8, "--optim.ema_decay",
     0.9, "--checkpoint_every", "0s", "--wandb", "off", "--precision", "32-true", "--keep_state", "true",
 )  # fmt: skip
 COMPILED = ("--trainer.compile", "true")
+CPU = Machine(torch.device("cpu"), 1, "32-true")
 compile_by = torch.compile
 
 
@@ -108,7 +112,14 @@ def test_what_cannot_be_compiled_is_refused(model, trainer, said):
     recipe = Recipe(model=model, trainer=TrainerConfig(**{"compile": True, **trainer}))
     name = model.network["name"]
     with pytest.raises(UsageError, match=said):
-        check_compatibility(recipe, Machine(torch.device("cpu"), 1, "32-true"), None if name == "auto" else name)
+        check_compatibility(recipe, CPU, WantedNetwork(None if name == "auto" else NetworkSpec(name, 1), None))
+
+
+def test_two_heads_that_a_teacher_computes_one_by_one_are_not_compiled():
+    """Also where weights to start from have them."""
+    recipe = Recipe(distill=DistillConfig("x"), trainer=TrainerConfig(compile=True))
+    with pytest.raises(UsageError, match="--teacher and pool cls_dist"):
+        check_compatibility(recipe, CPU, WantedNetwork(None, None, {"pool": "cls_dist"}))
 
 
 @pytest.mark.parametrize(
@@ -128,11 +139,13 @@ def test_what_cannot_be_compiled_is_refused(model, trainer, said):
 def test_auto_compiles_long_trainings_on_a_gpu(monkeypatch, options, device, processes, steps, is_compiled):
     monkeypatch.setattr(compatibility, "has_compiler", lambda: True)
     machine = Machine(torch.device(device), processes, "bf16-mixed")
-    assert compatibility.compiles(Recipe(**options), machine, "resnet18_cifar", steps) is is_compiled
-    assert not compatibility.compiles(Recipe(), machine, "timm_network", steps)
+    recipe = Recipe(**options)
+    recipe = replace(recipe, model=replace(recipe.model, network={"name": "resnet18_cifar"}))
+    assert compatibility.compiles(recipe, machine, steps) is is_compiled
+    assert not compatibility.compiles(Recipe(model=ModelConfig({"name": "timm_network"})), machine, steps)
     monkeypatch.setattr(compatibility, "has_compiler", lambda: False)
     is_given = options.get("trainer") == TrainerConfig(compile=True)
-    assert compatibility.compiles(Recipe(**options), machine, "resnet18_cifar", steps) is is_given
+    assert compatibility.compiles(recipe, machine, steps) is is_given
 
 
 @pytest.mark.slow

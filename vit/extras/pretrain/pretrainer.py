@@ -94,7 +94,7 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> Pretrai
     _check_used(recipe)
     machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
-    check_compatibility(recipe, machine, wanted.name)
+    check_compatibility(recipe, machine, wanted)
     network = choose_network(recipe.model, wanted, images, num_classes=1)
     backbone = without_classes(network.shapes, network.spec.name)
     parameters = sum(parameter.numel() for parameter in backbone.parameters())

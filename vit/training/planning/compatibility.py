@@ -10,6 +10,7 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
 from vit.ranges import seconds
 from vit.training.distributed.devices import Machine
+from vit.training.planning.network_choice import WantedNetwork
 from vit.training.planning.schedule import AUTO
 from vit.training.recipes.recipe import OptimConfig, Recipe
 
@@ -41,8 +42,8 @@ def check_validation(optim: OptimConfig, source: Source) -> None:
 COMPILED_STEPS, COMPILED_SECONDS = 3_000, 600.0
 
 
-def compiles(recipe: Recipe, machine: Machine, network: str, total_steps: int) -> bool:
-    """Whether torch.compile compiles a network for its training: as the recipe says, or for "auto" where it repays.
+def compiles(recipe: Recipe, machine: Machine, total_steps: int) -> bool:
+    """Whether torch.compile compiles the network of a recipe: as the recipe says, or for "auto" where it repays.
 
     With "auto" several processes do not compile: all gradients of a compiled network are ready at once, so that no
     process sends some of them while it computes the others.
@@ -53,20 +54,21 @@ def compiles(recipe: Recipe, machine: Machine, network: str, total_steps: int) -
     is_long = total_steps >= COMPILED_STEPS
     if optim.is_timed:
         is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS
-    is_plain = network in CATALOG and machine.world_size == 1 and model.lora is None and model.freeze != "backbone"
+    is_plain = model.network["name"] in CATALOG and machine.world_size == 1
+    is_trained = model.lora is None and model.freeze != "backbone"
     is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
-    return machine.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
+    return machine.device.type == "cuda" and is_long and is_plain and is_trained and is_whole and has_compiler()
 
 
-def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
+def check_compatibility(recipe: Recipe, machine: Machine, network: WantedNetwork) -> None:
     """Raise UsageError if options contradict each other or the machine, or if code of the user cannot be imported.
 
-    The `network` None is one of our ViTs, by the size of the images.
+    A network without a name is one of our ViTs, by the size of the images.
     """
     model, optim, trainer, sampling = recipe.model, recipe.optim, recipe.trainer, recipe.data.sampling
     has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
     is_taught = recipe.distill.teacher is not None
-    is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
+    is_ours = network.name is None or (network.name in CATALOG and CATALOG[network.name].network is VisionTransformer)
     is_weighted, is_adjusted = optim.class_weights != "none", optim.logit_adjustment > 0
     is_last, compiles = optim.best_metric == "last", trainer.compile is True
     is_sharded, several = trainer.strategy == "fsdp", machine.world_size > 1
@@ -116,7 +118,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     if is_taught:
         refuse(has_probe, f"--teacher {probe} fits the last layer to labels alone", one)
         refuse(
-            compiles and model.network.get("pool") == "cls_dist",
+            compiles and network.options.get("pool") == "cls_dist",
             "--trainer.compile true with --teacher and pool cls_dist, whose two heads are computed one by one",
             "leave --trainer.compile out",
         )

@@ -155,7 +155,7 @@ def open_inputs(recipe: Recipe, listed: Source | None = None) -> TrainingInputs:
     check_trusted(own_code(recipe))
     machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
-    check_compatibility(recipe, machine, wanted.name)
+    check_compatibility(recipe, machine, wanted)
     images = listed or opened_data(recipe.data)
     network = choose_network(recipe.model, wanted, images, len(images.class_names))
     check_task_options(recipe, images)
@@ -210,7 +210,6 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         )
     is_searched = used.optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
-    compiled = compiles(recipe, machine, network.spec.name, schedule.total_steps)
     filled = replace(
         recipe,
         data=replace(
@@ -227,8 +226,10 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         ),
         augment=replace(recipe.augment, **vars(augment)),
         optim=replace(optim, batch_size=AUTO if is_searched else schedule.batch_size),
-        trainer=replace(trainer, precision=machine.precision, compile=compiled),  # type: ignore[arg-type]
+        trainer=replace(trainer, precision=machine.precision),  # type: ignore[arg-type]
     )
+    compiled = compiles(filled, machine, schedule.total_steps)
+    filled = replace(filled, trainer=replace(filled.trainer, compile=compiled))
     every = trainer.checkpoint_every
     return kind(
         recipe=filled if is_searched else with_length(filled, schedule),
