@@ -160,8 +160,12 @@ async def _of_form(request: Request, body: bytes) -> list[tuple[str, bytes]]:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
+    parser, end = MultiPartParser(request.headers, stream(), max_files=MAX_IMAGES, max_fields=10), asyncio.Event()
+    parser.on_end = end.set  # type: ignore[method-assign]  # at the last boundary: before it, files may be missing
     try:
-        form = await MultiPartParser(request.headers, stream(), max_files=MAX_IMAGES, max_fields=10).parse()
+        form = await parser.parse()
+        if not end.is_set():
+            raise MultiPartException("it is cut")
     except (MultiPartException, KeyError, ValueError, AssertionError) as error:
         raise HTTPException(400, f"the form cannot be read: {error}") from None
     files = []
