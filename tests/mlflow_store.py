@@ -36,7 +36,7 @@ def mlflow_out(tmp_path: Path, mlflow_tables: Path, monkeypatch: pytest.MonkeyPa
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *VARIABLES):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    out = tmp_path / "runs"
+    out = tmp_path / "50%25 of it?" / "runs"
     (out / "mlflow").mkdir(parents=True)
     shutil.copy(mlflow_tables, out / "mlflow" / "mlflow.db")
     return out

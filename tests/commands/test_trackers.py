@@ -9,6 +9,7 @@ from tests.extras.test_tensorboard_tracker import read, text  # which skips wher
 from tests.installed import skip_without
 from tests.mlflow_store import client_of
 from vit.csv_files import read_table, records
+from vit.extras.mlflow.tracker import MlflowAddress
 
 skip_without("mlflow", "the extra 'mlflow' is not installed")
 skip_without("sqlalchemy", "the extra 'mlflow' is not installed")
@@ -41,7 +42,7 @@ def test_trackers_have_the_rows_of_metrics_csv(vit, colors, mlflow_out):
     assert answer.code == 0 and not any(name in answer.err for name in ("TensorBoard", "MLflow", "mlflow")), answer.err
     assert [line.split()[1] for line in answer.out.splitlines() if line.startswith("  W&B")] == ["off"]
     (config,) = mlflow_out.glob("*/*/*/config.yaml")
-    rows, client = recorded(config.parent), client_of(f"sqlite:///{mlflow_out / 'mlflow' / 'mlflow.db'}")
+    rows, client = recorded(config.parent), client_of(MlflowAddress.below(mlflow_out).uri)
     run = (config.parent / "mlflow_run.txt").read_text().strip()
     events = read(config.parent / "tensorboard")
     assert len(rows["val/loss"]) == 2
@@ -68,7 +69,7 @@ def test_a_study_has_its_tables_in_its_trackers(vit, colors, mlflow_out):
         "--set", "model.network.depth=1", "--set", "model.preprocess.image_size=8", "--jobs", 1,
         "--tracker", "tensorboard,mlflow", "--out", mlflow_out.parent, "--name", mlflow_out.name,
     ).ok()  # fmt: skip
-    client = client_of(f"sqlite:///{mlflow_out / 'mlflow' / 'mlflow.db'}")
+    client = client_of(MlflowAddress.below(mlflow_out).uri)
     runs = client.search_runs([client.get_experiment_by_name("vit").experiment_id])
     assert {run.data.tags["study"] for run in runs} == {mlflow_out.name} and len(runs) == 3
     assert {run.info.status for run in runs} == {"FINISHED"}

@@ -196,7 +196,7 @@ def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_
     assert "data/best.ckpt" in files
     assert not [name for name in files if name.endswith((".pkl", ".pickle", ".py"))]
 
-    model = pyfunc.load_model(str(folder))
+    model = pyfunc.load_model(str(folder.rename(tmp_path / "model")))  # MLflow takes a path for an address
     assert [(column.name, column.type.name) for column in model.metadata.get_input_schema()] == [("image", "binary")]
     images = []
     for shade in (0, 200):

@@ -52,7 +52,8 @@ class MlflowAddress:
         if server:
             return cls(server)
         store = MlflowLayout(out.expanduser().absolute())
-        return cls(f"sqlite:///{store.database_path}", store.artifacts_dir.as_uri())
+        path = os.fspath(store.database_path).replace("%", "%25").replace("?", "%3F")  # parts of an address
+        return cls(f"sqlite:///{path}", store.artifacts_dir.as_uri())
 
     @property
     def is_local(self) -> bool:
