@@ -199,14 +199,14 @@ def test_a_network_whose_options_shapes_do_not_show_is_built_again_from_its_expo
         torch.testing.assert_close(network(batch), made.network(batch))
 
 
-def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
+@pytest.mark.parametrize("kind", ["vit", "vit_rotary"])
+def test_the_lines_for_timm_are_code_that_runs(trained, tmp_path, kind):
     import timm
     from safetensors import safe_open
 
-    made, path = trained("vit", temperature=0.5), tmp_path / "m.safetensors"
+    made, path = trained(kind, temperature=0.5), tmp_path / "m.safetensors"
     export(made, "timm", path)
-    scope = {"timm": timm}
-    exec(export_format("timm").how_to_load(made, path), scope)
+    exec(f"{export_format('timm').imports}\n{export_format('timm').how_to_load(made, path)}", scope := {})
     model = scope["model"].eval()
     with torch.inference_mode():
         theirs = model(made.description.preprocess.normalize(images(8, 3))).softmax(dim=1)

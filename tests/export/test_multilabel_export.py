@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,14 +88,14 @@ def test_weights_for_other_libraries_hold_the_temperatures_and_their_notes_say_1
     assert "sigmoid() >= torch.tensor([0.3, 0.5, 0.6])" in export_format("timm").how_to_load(made, written("timm"))
 
 
-@pytest.mark.parametrize("name", ["onnx", "openvino", "pt2"])
-def test_the_lines_to_load_a_graph_apply_the_thresholds(made, name):
+@pytest.mark.parametrize("name", ["onnx", "openvino", "pt2", "timm", "hf"])
+def test_the_lines_to_load_a_model_apply_the_thresholds(made, name):
     *_, line = export_format(name).how_to_load(made, Path(NAMES[name])).splitlines()
     probabilities = expected(made)
-    scope = {"probabilities": probabilities if name == "pt2" else probabilities.numpy(), "torch": torch, "numpy": np}
-    exec(line, scope)
+    scope = {"probabilities": probabilities if name == "pt2" else probabilities.numpy(), "images": probabilities}
+    scope["model"] = lambda images: SimpleNamespace(logits=images.logit()) if name == "hf" else images.logit()
+    exec(f"{export_format(name).imports}\n{line}", scope)
     assert np.array_equal(scope["has_label"], probabilities >= torch.tensor([0.3, 0.5, 0.6]))
-    assert name == "pt2" or "import numpy" in export_format(name).imports
 
 
 def test_transformers_knows_the_kind_of_problem(written):

@@ -116,7 +116,7 @@ class TimmFile(Format):
     """A .safetensors file for `timm.create_model(NAME, checkpoint_path=PATH, ...)`, with the temperature folded in."""
 
     ending = ".safetensors"
-    imports = "import timm, torch"
+    imports = "import functools, timm, torch"
     library = "timm"
     next_command = "vit train DATA --init_from {path}"
 

@@ -26,7 +26,7 @@ class TransformersFolder(Format):
     """config.json, model.safetensors and preprocessor_config.json, with the temperature folded into the classifier."""
 
     ending = ""
-    imports = "from transformers import AutoImageProcessor, AutoModelForImageClassification"
+    imports = "import torch\nfrom transformers import AutoImageProcessor, AutoModelForImageClassification"
     library = "transformers"
     packages = ("transformers",)
     extra = "hub"
