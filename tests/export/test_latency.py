@@ -1,10 +1,13 @@
 """`--latency`: median and 99th percentile of a prediction, by engine, threads and batch size"""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from vit.console import Reporter
 from vit.export import latency
 from vit.export.latency import latencies
 from vit.extras.export.onnx_file import OnnxFile
@@ -43,6 +46,20 @@ def test_few_passes_have_no_99th_percentile(monkeypatch):
     monkeypatch.setattr(latency, "SECONDS", 0.0)
     (row, _) = latencies({"cuda": lambda: lambda images: images}, (3, 4))
     assert row.passes == 1 and row.p99 is None and row.p50 > 0
+
+
+@pytest.mark.parametrize(("precision", "asked"), [("32-true", "32-true"), ("bf16-mixed", "bf16-mixed"), ("int8", "auto")])
+def test_an_exported_file_is_measured_in_the_precision_of_its_row(short, monkeypatch, precision, asked):
+    def load(path, precision, unfinished):
+        loaded.append(precision)
+        return predictor
+
+    engine = SimpleNamespace(name="openvino", precision=precision, probabilities=lambda images: images)
+    shape = SimpleNamespace(channels=1, image_size=2)
+    predictor, loaded = SimpleNamespace(is_exported=True, engine=engine, preprocess=shape), []
+    monkeypatch.setattr(latency, "load_predictor", load)
+    rows = latency.show_latencies_of_model(Reporter(quiet=True), Path("m.xml"), predictor)
+    assert {row.engine for row in rows} == {f"openvino {precision}"} and set(loaded) == {asked}
 
 
 @pytest.mark.slow

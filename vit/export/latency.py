@@ -137,7 +137,8 @@ def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predicto
     if not predictor.is_exported:
         trained = LoadedModel(*load(checkpoint_of(model)))
         return show_latencies_of(reporter, trained, engine.device.type, engine.precision)
-    again = lambda: load_predictor(model, unfinished=True).engine.probabilities  # noqa: E731
+    precision = "auto" if engine.precision == "int8" else engine.precision  # int8 is in the file, and not asked for
+    again = lambda: load_predictor(model, precision=precision, unfinished=True).engine.probabilities  # noqa: E731
     shape = preprocess.channels, preprocess.image_size
     return _show(reporter, {f"{engine.name} {engine.precision}": again}, shape)
 
