@@ -74,9 +74,11 @@ def exported(made, tmp_path_factory):
 
     @cache
     def export(name):
-        path = tmp_path_factory.mktemp("int8") / OUTPUTS[name]
-        measure = measure_with(batch, labels)
-        return path, export_int8(network, name, path, images(8, 40, 1), measure, quiet, "validation")
+        path, shown = tmp_path_factory.mktemp("int8") / OUTPUTS[name], []
+        measure, progress = measure_with(batch, labels), lambda done, _: shown.append(done)
+        answers = export_int8(network, name, path, images(8, 40, 1), measure, progress, "validation")
+        assert shown == sorted(set(shown)) and shown[-1] == 40, "each image is counted once"
+        return path, answers
 
     return export
 

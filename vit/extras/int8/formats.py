@@ -153,8 +153,9 @@ def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> O
 
         def observed(image: Tensor) -> object:
             nonlocal seen
-            seen = min(seen + 1, len(images))
-            progress(seen, len(images))
+            if seen < len(images):  # nncf reads them again for each of its algorithms
+                seen += 1
+                progress(seen, len(images))
             return image[None].numpy()
 
         problem = f"--precision int8: nncf cannot quantize {model.description.spec.name}"
