@@ -120,7 +120,7 @@ def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     picture, words = page.look_at(cnn, str(mixed / "a b.png"))
     assert picture.shape == (224, 224, 3) and "(gradcam)" in words and "\x1b" not in words
     picture, words = page.look_at(SimpleNamespace(engine="an OnnxEngine"), str(mixed / "a b.png"))
-    assert picture is None and words.startswith("No map: vit explain cannot read the layers of an ONNX file")
+    assert picture is None and words.startswith("No map: vit explain cannot read the layers of an exported file")
 
 
 @pytest.mark.slow

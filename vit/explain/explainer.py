@@ -98,7 +98,7 @@ class Explainer:
     ) -> None:
         self.predictor, self.with_faithfulness, engine = predictor, with_faithfulness, predictor.engine
         if not isinstance(engine, Engine):
-            problem = "vit explain cannot read the layers of an ONNX file"
+            problem = "vit explain cannot read the layers of an exported file"
             raise UsageError(problem, "give the run or checkpoint of the export")
         if engine.precision != "32-true":  # the maps are computed in float32, too
             network, preprocess, device = engine.network, engine.preprocess, engine.device
