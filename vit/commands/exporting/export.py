@@ -13,7 +13,7 @@ from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, StrPath, new_file, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import show_license, trained_model, write_card
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import list_files
@@ -114,7 +114,7 @@ def export(
         difference = write(trained, format, path, files)
         classify = export_kind.read(trained, path)
         reporter.line(summary)
-        where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
+        where = f"{difference.num_images:,} of {count_of(len(files), 'file')} of {verify}" if files else "random images"
         _show_difference(reporter, difference, where)
     show_license(reporter, trained)
     if (written := write_card(Path(model), exported, format, path, card_file, cost)) is not None:
@@ -145,9 +145,9 @@ def _show_difference(reporter: Reporter, difference: "ExportDifference", where: 
         return
     left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
     pixels = f"pixels differ by {peer.gray:.2f} gray levels on average at most"
-    labels = f"probabilities by {peer.largest:.1e}, labels of {peer.num_labels:,} files"
-    of_files = f"from the bytes of {peer.num_images:,} files{left_out}"
+    labels = f"probabilities by {peer.largest:.1e}, labels of {count_of(peer.num_labels, 'file')}"
+    of_files = f"from the bytes of {count_of(peer.num_images, 'file')}{left_out}"
     reporter.line(f"{peer.library}'s own transform, {of_files}: {pixels}, {labels}")
     if peer.num_shifted:
-        shifted = f"the middle square of {peer.num_shifted:,} files lies one pixel higher or farther left than here"
+        shifted = f"the middle square of {peer.num_shifted:,} of them lies one pixel higher or farther left than here"
         reporter.line(f"{peer.library} rounds half a pixel down: {shifted}, which changes their probabilities a little")
