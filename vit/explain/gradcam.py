@@ -102,14 +102,13 @@ def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple
                 layout = None if gradient is None else _layout(output, wanted)
                 if layout is not None and gradient is not None and bool(layout(gradient).any()):
                     return module, layout
-        raise UsageError("grad-cam finds no layer of this network whose features have positions", _FIX)
-    if getattr(model, "output_fmt", "NCHW") == "NCHW":
+    elif getattr(model, "output_fmt", "NCHW") == "NCHW":
         for module, output in reversed(seen):  # of modules that end at the same time, the outermost is the last
             # dimensions of a convolution, and not heads and tokens of attention
             is_map = isinstance(module, _MAPPED) or any(isinstance(part, nn.Conv2d) for part in module.modules())
             if is_map and output.ndim == 4 and min(output.shape[2:]) > 1:
                 return module, ToFeatureMap("channels first")
-    raise UsageError("grad-cam finds no layer whose features have positions", _FIX)
+    raise UsageError("grad-cam finds no layer of this network whose features have positions", _FIX)
 
 
 def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list[_Seen], list[Tensor | None]]:
