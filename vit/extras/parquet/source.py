@@ -126,17 +126,14 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
     with file.opened() as table:
         metadata = table.metadata
         columns = choose_columns(table.schema_arrow, wanted, file.where, needs_label)
-        small = [path for path in (columns.name_path, columns.label, columns.split, columns.group) if path is not None]
-        read = table.read(columns=small, use_threads=False)
+        paths = columns.name_path, columns.label, columns.split, columns.group
+        read = table.read(columns=[path for path in paths if path is not None], use_threads=False)
     groups = [
         RowGroup(file, number, columns.bytes_path, metadata.row_group(number).num_rows, size)
         for number, size in enumerate(_sizes(metadata, columns.bytes_path))
     ]
     nothing = [None] * metadata.num_rows
-    names, labels, splits, group_cells = (
-        nothing if path is None else _values(read, path)
-        for path in (columns.name_path, columns.label, columns.split, columns.group)
-    )
+    names, labels, splits, group_cells = (nothing if path is None else _values(read, path) for path in paths)
     rows = [
         _Row(
             _key(name, row, names[row]),
