@@ -8,6 +8,7 @@ import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -208,14 +209,9 @@ class MlflowTracker:
 
     def _new_run(self, run: Tracking) -> str:
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
-        known = self._client.get_experiment_by_name(title)
-        if known is not None:
-            experiment = known.experiment_id
-        else:
-            try:
-                experiment = self._client.create_experiment(title, artifact_location=self._address.artifacts)
-            except Exception:  # noqa: BLE001  another process has made it
-                experiment = self._client.get_experiment_by_name(title).experiment_id
+        with suppress(Exception):  # it is there, or another process has just made it
+            self._client.create_experiment(title, artifact_location=self._address.artifacts)
+        experiment = self._client.get_experiment_by_name(title).experiment_id
         tags = {} if run.group is None else {"study": run.group}
         number = str(self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id)
         write_text(self._layout.mlflow_run_path, f"{number}\n")
