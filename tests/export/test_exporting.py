@@ -201,7 +201,6 @@ def test_a_network_whose_options_shapes_do_not_show_is_built_again_from_its_expo
 
 @pytest.mark.parametrize("kind", ["vit", "vit_rotary"])
 def test_the_lines_for_timm_are_code_that_runs(trained, tmp_path, kind):
-    import timm
     from safetensors import safe_open
 
     made, path = trained(kind, temperature=0.5), tmp_path / "m.safetensors"
@@ -213,7 +212,7 @@ def test_the_lines_for_timm_are_code_that_runs(trained, tmp_path, kind):
     np.testing.assert_allclose(theirs, answers(made, images(8, 3)), atol=1e-5)
     with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["vit"])["temperature"] == 1.0, "it is in the weights, and must not come twice"
-    data = timm.data.resolve_model_data_config(model)
+    data = scope["timm"].data.resolve_model_data_config(model)
     assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 8 / 9)
 
 
@@ -221,12 +220,11 @@ def test_the_lines_for_timm_are_code_that_runs(trained, tmp_path, kind):
 def test_code_for_other_libraries_says_what_becomes_of_color_profiles(trained, name):
     """Their transforms ignore embedded profiles."""
     made = trained("vit")
-    assert "# pictures upright (PIL.ImageOps.exif_transpose), on white, in sRGB" in export_format(name).how_to_load(
-        made, Path("m")
-    )
+    code = export_format(name).how_to_load
+    assert "# pictures upright (PIL.ImageOps.exif_transpose), on white, in sRGB" in code(made, Path("m"))
     ignoring = replace(made.description.preprocess, color_profiles="ignore")
     made = replace(made, description=replace(made.description, preprocess=ignoring))
-    assert "sRGB" not in export_format(name).how_to_load(made, Path("m"))
+    assert "sRGB" not in code(made, Path("m"))
 
 
 def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
