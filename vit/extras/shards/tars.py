@@ -184,7 +184,7 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], indexed: In
         stem, _, ending = name.name.partition(".")
         key = str(name.parent / stem) if name.parent.name else stem
         entry = entries.setdefault(key, TarImage(key, number))
-        if ending in ("cls", "json"):
+        if (ending := ending.lower()) in ("cls", "json"):  # as of WebDataset, and of images
             _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
         elif stem and has_image_extension(name):
             _add_image(entry, file, member, f"{path}: {name}", indexed.left_out)
