@@ -80,7 +80,7 @@ def test_a_signal_during_trial_steps_leaves_no_run(vit, colors, tmp_path, monkey
     [
         (("--time", "soon"), ["--time soon", "90s, 10min, 2h"]),
         (("--time", "30"), ["--time 30", "90s, 10min, 2h"]),
-        (("--time", "1h", "--epochs", 3), ["--time 1h with --optim.epochs"]),
+        (("--time", "1h", "--epochs", 3), ["--time 1h with --epochs"]),
         (("--time", "1h", "--optim.steps", 3), ["--time 1h with --optim.steps"]),
         (("--time", "1h", "--devices", 2, "--trainer.accelerator", "cpu"), ["--time on 2 processes", "--devices 1"]),
         (("--time", "1h", "--freeze", "backbone", "--init_from", "RUN"), ["--time with --freeze backbone"]),

@@ -127,7 +127,7 @@ class RecipeLayers:
         first, *others = [name for name in LENGTHS if self.options.get(name) is not None] or [""]
         if others:
             shown = f"{LENGTHS[first]} {self.options[first]}"
-            raise UsageError(f"{shown} with --{others[0]}: both are lengths", "leave one out")
+            raise UsageError(f"{shown} with {LENGTHS[others[0]]}: both are lengths", "leave one out")
         whole: Layer = {}
         for number, layer in enumerate([*below, *self.files]):
             if "model.network" in layer:
