@@ -94,7 +94,7 @@ def next_labels(
     page = new_file(table.with_suffix(".html"), "--output: the page")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
-        raise UsageError("POOL has images that are not files of this machine", "give folders or files")
+        raise UsageError("POOL has images of a table, of shards or of other machines", "give folders or files")
 
     import numpy as np
 
