@@ -136,8 +136,8 @@ class ExecutorOptions:
     """Where cells run, and how many at a time. A cell is a training, a fold, a linear probe, or a task of --parts.
 
     Attributes:
-        jobs: number of cells at a time; null: one for each GPU, or for each CPU core; on a cluster, as many tasks as it
-            allows
+        jobs: number of cells at a time; null: one for each GPU, or for each of at most 8 CPU cores; on a cluster, as
+            many tasks as it allows. Of vit predict: number of tasks on a cluster
         executor: where cells run. local: on this machine. slurm: as tasks of SLURM. ray: on a cluster of Ray
         cluster: what a task of SLURM or Ray asks for, such as --cluster.time 4h, --cluster.cpus 4, --cluster.gpus 1,
             --cluster.memory 16 (GB), --cluster.partition gpu, --cluster.cells_per_task 10

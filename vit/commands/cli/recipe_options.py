@@ -107,8 +107,8 @@ def _parser(is_pretraining: bool) -> Parser:
     parser = Parser(
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
-        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set "
-        "by name.",
+        "path,label[,split], a parquet table, tar shards, hf:NAME of the Hugging Face hub, 'digits', or a torchvision "
+        "data set by name. DATA may be a finished run, which is trained further.",
         "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
         (data, *options_of(kind), *_OF_COMMAND),
         SHORT,

@@ -50,8 +50,8 @@ def train(
     """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
 
     Args:
-        data: a folder of class folders, a folder with train/ and test/, a CSV with path,label[,split], "digits", or the
-            name of a torchvision data set; None: the recipe's.
+        data: a folder of class folders or of train/ and test/, a CSV with path,label[,split], a parquet table, shards,
+            hf:NAME, "digits", a torchvision data set by name, or a finished run to train further; None: the recipe's.
         config: recipe files, or names of shipped recipes; a later one stands above an earlier one.
         resume: unfinished run to resume; "auto": the newest one below `out` that has these options, else a new run.
         options: options of the recipe by their names on the command line: network="resnet18", epochs=30, seed=1. A name

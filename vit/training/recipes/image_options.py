@@ -12,8 +12,8 @@ class DataConfig:
     """Where images come from.
 
     Args:
-        source: DATA: a folder, a CSV file, a parquet table, hf:NAME of the Hugging Face hub, "digits", or the name of a
-            torchvision data set.
+        source: DATA: a folder, a CSV file, a parquet table, tar shards, hf:NAME of the Hugging Face hub, "digits", or
+            the name of a torchvision data set.
         root: folder of torchvision's data sets.
         download: whether torchvision may download a missing data set.
         validation: fraction of the images used for validation, where DATA has no validation images.
