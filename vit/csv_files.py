@@ -34,7 +34,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The text before `escape`."""
+    """The label or path of a cell: without the quote that keeps a spreadsheet from computing it."""
     return _ESCAPED.sub("", text) if "'" in text else text  # a list of images has millions of cells
 
 
@@ -103,7 +103,7 @@ def new_output(path: Path, columns: Sequence[str], digits: int | None = None) ->
 
 
 def read_table(path: str | Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a table, the last of which a kill may have cut short; ValueError: it is not a CSV."""
+    """The columns and rows of a table of `vit`, names as they were. The last may be cut short. ValueError: no CSV."""
     check_regular(Path(path))
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:

@@ -245,9 +245,9 @@ def load(
     Args:
         path: a run folder (its best checkpoint), a checkpoint, or an .onnx or .xml file of `vit export`.
         device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
-        precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware. ONNX files run at "32-true".
-        engine: what computes a checkpoint: "torch", which is also "auto", or "openvino", which converts it first. An
-            exported file is computed by the library of its format.
+        precision: "32-true", "bf16-mixed", or "auto" for that of the training, where the hardware has it. ONNX files
+            run at "32-true".
+        engine: what computes a checkpoint: "torch", which is also "auto", or "openvino". An export has its own engine.
         unfinished: whether to load a model whose training is not finished, as it is.
 
     CheckpointError: there is no checkpoint, or it cannot be used. UsageError: there is no such device, the engine is
