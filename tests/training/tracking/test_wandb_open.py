@@ -357,22 +357,9 @@ def test_an_offline_part_repeats_no_row(folder, notices):
 @pytest.mark.faults("W2", "W3")
 @pytest.mark.slow
 def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
+    assert SETTINGS["finish_timeout"] < 60
     monkeypatch.setitem(SETTINGS, "finish_timeout", 2.0)
-    vanish(begin("auto", folder, notices), server, seconds=15)
-    assert len(notices) == 2
-    assert "TimeoutError" in notices[1]
-    assert notices[1].endswith(f"wandb sync {logs(folder)[0].parent}")
-    assert [row["_step"] for row in history(folder)] == list(range(20))
-
-
-@pytest.mark.faults("W3")
-@pytest.mark.slow
-def test_a_server_that_dies_costs_a_minute_at_most(folder, notices, server):
-    vanish(begin("auto", folder, notices), server, seconds=65)
-    assert "wandb sync" in notices[-1]
-
-
-def vanish(tracker, server, seconds):
+    tracker = begin("auto", folder, notices)
     tracker.log({"train/loss": 0.0}, 0)
     server.kill()
     server.wait()
@@ -381,7 +368,11 @@ def vanish(tracker, server, seconds):
         tracker.log({"train/loss": 1.0}, step)
     assert time.monotonic() - start < 1
     tracker.finish()
-    assert time.monotonic() - start < seconds
+    assert time.monotonic() - start < 15
+    assert len(notices) == 2
+    assert "TimeoutError" in notices[1]
+    assert notices[1].endswith(f"wandb sync {logs(folder)[0].parent}")
+    assert [row["_step"] for row in history(folder)] == list(range(20))
 
 
 @pytest.mark.faults("W3")
