@@ -41,11 +41,8 @@ def from_timm(name: str) -> tuple[nn.Module, nn.Module]:
     return theirs, ours
 
 
-@pytest.mark.parametrize(
-    "name", ["vit_tiny_patch16_224", pytest.param("vit_small_patch16_224", marks=pytest.mark.slow)]
-)
-def test_logits_are_those_of_timm(name: str) -> None:
-    theirs, ours = from_timm(name)
+def test_logits_are_those_of_timm() -> None:
+    theirs, ours = from_timm("vit_tiny_patch16_224")
     batch = images(2, 224)
     with torch.no_grad():
         expected = theirs.eval()(batch)
