@@ -157,7 +157,9 @@ def test_several_labels_keep_temperatures_and_thresholds(tmp_path):
     measure = measure_with(batch, labels, ScoredLabels)
     answers = export_int8(network, "onnx", tmp_path / "m.onnx", images(8, 16), measure, quiet, "validation")
     assert answers.temperature is None
-    assert np.array_equal(OnnxEngine(tmp_path / "m.onnx").rules.temperatures, rules.temperatures)
+    found = OnnxEngine(tmp_path / "m.onnx").rules
+    assert np.array_equal(found.temperatures, rules.temperatures)
+    assert np.array_equal(found.thresholds, rules.thresholds)
 
 
 @pytest.mark.faults("X14")
