@@ -206,8 +206,8 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupte
         with pytest.raises(Killed):
             vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
-    if not (run / "checkpoints" / "last.ckpt").exists():
-        assert vit("train", "--resume", run).code == 2
+    if step == 1 and place in ("half a file", "between the renames"):  # of the first checkpoint
+        vit("train", "--resume", run).failed(2, "it has no checkpoint")
         return
     resumed(vit, run)
     assert same_end(run, uninterrupted)
