@@ -165,7 +165,9 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
     summary = json.loads((study / "summary.json").read_text())
     assert summary["protocol"]["subsets"].startswith("with the label frequencies") and len(summary["series"]) == 2
     assert 0 < summary["protocol"][COMMONEST] < 0.5, "guesses are of several labels, too"
-    for cell in study.glob("cells/*/*/*/result.json"):
+    cells = list(study.glob("cells/*/*/*/result.json"))
+    assert len(cells) == 8
+    for cell in cells:
         result = RunResult.read(cell)
         correct = unpack(result.correct["test"], result.num_images["test"])
         assert result.accuracy == pytest.approx(correct.mean())
