@@ -1,7 +1,6 @@
 """`vit predict --parts` on a cluster: SLURM and Ray here, tasks that end early, and options that do not fit."""
 
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -138,4 +137,3 @@ def test_tasks_of_ray_compute_all_parts(vit, command, here, monkeypatch, tmp_pat
         ray.shutdown()
         machines.shutdown()
         shutil.rmtree("/tmp/ray", ignore_errors=True)
-    assert sys.modules["ray"]

@@ -190,7 +190,6 @@ def test_ray_trains_the_cells_of_a_lost_machine_elsewhere(tmp_path, monkeypatch)
         ray.shutdown()
         machines.shutdown()
         shutil.rmtree("/tmp/ray", ignore_errors=True)
-    assert sys.modules["ray"]
 
 
 @pytest.mark.slow
