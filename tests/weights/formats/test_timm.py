@@ -10,8 +10,8 @@ from vit.weights.formats.timm import to_timm
 from vit.weights.formats.timm_models import options_of_model, timm_model
 
 FULL = [
-    "vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224", "vit_large_patch16_224",
-    "vit_huge_patch14_224", "deit3_base_patch16_224", "vit_base_patch14_reg4_dinov2", "vit_base_patch16_siglip_224",
+    "vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224", "deit3_base_patch16_224",
+    "vit_base_patch14_reg4_dinov2", "vit_base_patch16_siglip_224",
 ]  # fmt: skip
 SHRUNK = [
     ("vit_tiny_patch16_224", 48, 64), ("vit_base_patch32_224", 64, 96), ("vit_huge_patch14_224", 42, 28),
