@@ -1,6 +1,7 @@
 """Code of the user's by import path: the examples of docs/guides/change_it.md run, and files alone run nothing."""
 
 import csv
+import json
 import os
 import re
 import shlex
@@ -243,13 +244,16 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
 
 @pytest.mark.slow
 def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
+    with open("mine.py", "a") as file:
+        file.write("\ndef noted(*given):\n    open('noted', 'a').close()\n    return focal(*given)\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     environment.pop(VARIABLE)
-    line = ("study", "digits", "--networks", "mine:Columns,vit_nano_patch2_8", "--set", "optim.loss=mine:focal")
+    line = ("study", "digits", "--networks", "mine:Columns,vit_nano_patch2_8", "--set", "optim.loss=mine:noted")
     line += ("--jobs", "1", "--seeds", "1", "--sizes", "100", "--budget", "epochs:1", "--yes", "--wandb", "off")
     answer = run([sys.executable, "-m", "vit", *line], timeout=300, env=environment)
     assert answer.returncode == 0, answer.stderr
-    assert len(list(Path("studies").rglob("result.json"))) == 2
+    names = [json.loads(path.read_text())["network"]["name"] for path in Path("studies").rglob("result.json")]
+    assert sorted(names) == ["mine:Columns", "vit_nano_patch2_8"] and Path("noted").is_file()
 
 
 def test_a_network_of_ones_own_takes_the_place_of_a_files(vit, mine):
