@@ -189,7 +189,7 @@ def test_several_labels_are_judged_by_each_label(any_file, tmp_path, monkeypatch
 
 
 @pytest.mark.faults("X14")
-@pytest.mark.parametrize("damage", ["wrong", pytest.param("nan", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", ["wrong", "nan"])
 def test_a_file_that_loses_too_much_is_not_kept(made, any_file, tmp_path, monkeypatch, damage):
     network, batch, labels = made
     chosen = FORMATS["onnx"]

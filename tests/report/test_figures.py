@@ -35,9 +35,7 @@ def test_hostile_class_names_are_drawn(tmp_path):
     drawn(image_grid(images, HOSTILE, "title"), tmp_path)
 
 
-@pytest.mark.parametrize(
-    "num_classes", [2, 31, *(pytest.param(number, marks=pytest.mark.slow) for number in (30, 200))]
-)
+@pytest.mark.parametrize("num_classes", [2, pytest.param(30, marks=pytest.mark.slow), 31, 200])
 def test_any_number_of_classes(tmp_path, num_classes):
     counts = np.random.default_rng(0).integers(0, 2, (num_classes, num_classes))
     drawn(confusion_matrix(counts, [str(i) for i in range(num_classes)]), tmp_path)
