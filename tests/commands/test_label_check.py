@@ -42,7 +42,7 @@ def photos(here, draw_classes):
 
 def test_wrong_labels_come_first_and_corrected_lines_win(vit, photos, here):
     data, wrong = photos
-    answer = vit("data", "check", data, "--labels", "folds").ok("3 of 40 labels are suspicious")
+    answer = vit("data", "check", data, "--labels", "folds").ok("found in files and classes", "3 of 40 labels are")
     assert "Next: vit train data_check_labels.csv" in answer.out
     header, rows = read_table(here / "data_check_labels.csv")
     assert header == ["path", "label", "suggested", "label_probability", "rank", "group"]

@@ -93,7 +93,8 @@ def check(
                 table.row(astuple(finding))
         reporter.notice(describe_escapes(source.class_names, f"{list_file} has"))
     totals = f"{count_of(checked.errors, 'error')} and {count_of(len(checked.findings) - checked.errors, 'warning')}"
-    reporter.line(f"\n{totals}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
+    nothing = "nothing found" + " in files and classes" * (folder is not None)
+    reporter.line(f"\n{totals}, listed with what to do in {list_file}" if checked.findings else f"\n{nothing}")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     if page_file is not None:
         from vit.report.check_page import write_check_page

@@ -129,7 +129,7 @@ def _pixels(
         except ImageError as error:
             reasons.append(f"{samples.paths[index]}: {error.reason}")
     if not images:
-        raise DataError(f"no image can be read in {count_of(len(taken), 'file')}", "give other IMAGES")
+        raise DataError(f"no image can be read in {count_of(len(taken), 'file')}: {reasons[0]}", "give other IMAGES")
     if reasons:
         reporter.warn(f"{len(reasons):,} of {len(taken):,} files could not be read, first {reasons[0]}")
     return torch.stack(images)
