@@ -151,7 +151,7 @@ def _read(kind: Any, value: object, word: str | None, name: str) -> Any:
 def _parsed(word: str) -> object:
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
-    if re.fullmatch(r"[-+]?\d+", word):
+    if re.fullmatch(r"[-+]?\d{1,4000}", word):  # Python reads no longer ones
         return int(word)
     if _NUMBER.fullmatch(word):
         return float(word)
@@ -166,6 +166,8 @@ def _parsed(word: str) -> object:
 def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
     """A value as a type, or `_WrongValueError`. It comes from a word of the command line; None: from YAML or Python."""
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
     if origin in (Union, UnionType):
         return _fit_one_of(parts, value, word)
     if origin is Annotated:

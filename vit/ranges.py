@@ -60,7 +60,7 @@ ImportPath = Annotated[str, Pattern(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:NAM
 
 def seconds(text: str, flag: str) -> float:
     """A time such as 90s, 10min or 2h in seconds. UsageError: the text of an option `flag` is not a time."""
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
+    parts = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*(s|min|h)", text.strip())
     if parts is None:
         raise UsageError(f"{flag} {text}", "give a number with s, min or h: 90s, 10min, 2h")
     return float(parts[1]) * _SECONDS[parts[2]]

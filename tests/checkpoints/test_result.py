@@ -38,6 +38,14 @@ def test_a_damaged_result(tmp_path, text):
         RunResult.read(tmp_path / "result.json")
 
 
+@pytest.mark.parametrize("change", [{"metrics": []}, {"seconds": "x"}, {"seen_before": 5}, {"images": {"train": "x"}}])
+def test_a_value_of_another_type(tmp_path, change):
+    RESULT.write(tmp_path / "result.json")
+    (tmp_path / "result.json").write_text(json.dumps(json.loads((tmp_path / "result.json").read_text()) | change))
+    with pytest.raises(DataError, match=next(iter(change))):
+        RunResult.read(tmp_path / "result.json")
+
+
 def test_a_result_without_a_key(tmp_path):
     RESULT.write(tmp_path / "result.json")
     plain = json.loads((tmp_path / "result.json").read_text())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,9 @@ from vit.atomic_files import write_json
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.console import percent
-from vit.errors import DAMAGE, DataError, explained
+from vit.errors import DAMAGE, DataError, UsageError, explained
 from vit.models.spec import NetworkSpec
+from vit.options import read_value
 from vit.plain_files import read_json
 from vit.tasks.task import Task, task_with
 from vit.version import __version__
@@ -176,12 +177,13 @@ class RunResult:
     @classmethod
     def read(cls, path: Path) -> "RunResult":
         """The result that `write` wrote. DataError where the file is damaged."""
-        with explained(DataError, f"{path} is damaged", "restore the file, or train again", DAMAGE):
+        with explained(DataError, f"{path} is damaged", "restore the file, or train again", (*DAMAGE, UsageError)):
             plain = read_json(path)
             network = plain["network"]
             options = {key: value for key, value in network.items() if key not in _REPEATED}
             keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}
-            values = {name: plain[key] for name, key in keys.items() if key in plain}
+            kinds = get_type_hints(cls)
+            values = {name: read_value(kinds[name], plain[key], key) for name, key in keys.items() if key in plain}
             spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
 

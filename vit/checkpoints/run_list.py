@@ -3,12 +3,12 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from vit.checkpoints.run import RunDirectory
-from vit.errors import VitError, first_line
+from vit.errors import DAMAGE, VitError, first_line
 from vit.layout import CELLS, CONFIG, CrossvalLayout, MlflowLayout, StudyLayout
 from vit.tasks.task import SINGLE_LABEL, Task
 
@@ -83,15 +83,13 @@ def summarized(run: RunDirectory) -> RunSummary:
     data, network = run.path.parent.parent.name, run.path.parent.name
     try:
         result = run.read_result()
-        state: State = "finished" if result is not None else "training" if run.is_held() else "stopped"
-    except (VitError, OSError, ValueError) as error:
+        if result is None:
+            return RunSummary(run.path, "training" if run.is_held() else "stopped", started, data, network)
+        accuracy = result.metrics.get(result.accuracy_metric)
+        return RunSummary(
+            run.path, "finished", started, result.data, result.spec.name, result.num_images.get("train"),
+            None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
+            result.seconds, "; ".join(result.seen_before or ()), result.task,
+        )  # fmt: skip
+    except (VitError, *DAMAGE) as error:
         return RunSummary(run.path, "damaged", started, data, network, problem=first_line(error))
-    summary = RunSummary(run.path, state, started, data, network)
-    if result is None:
-        return summary
-    accuracy = result.metrics.get(result.accuracy_metric)
-    return replace(
-        summary, data=result.data, network=result.spec.name, images=result.num_images.get("train"),
-        accuracy=None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
-        seconds=result.seconds, task=result.task, problem="; ".join(result.seen_before or ()),
-    )  # fmt: skip
