@@ -53,7 +53,7 @@ def running(path: str, flag: str, fix: str) -> Iterator[None]:
     """Whatever the user's code raises is a UsageError with a fix; a lack of memory and our own errors stay."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends itself would end this program as done
         if isinstance(error, VitError) or is_out_of_memory(error):
             raise
         raise UsageError(f"{flag} {_failure(path, error)}", fix) from error
@@ -64,16 +64,16 @@ def failure(error: Exception) -> str:
     return next((_failure(path, error) for path in trusted() if _line(path, error)), "")
 
 
-def _failure(path: str, error: Exception) -> str:
+def _failure(path: str, error: BaseException) -> str:
     kind, text = type(error).__name__, first_line(error)
     return f"{path} fails: {text if text.startswith(kind) else f'{kind}: {text}'}{_line(path, error)}"
 
 
-def _line(path: str, error: Exception) -> str:
+def _line(path: str, error: BaseException) -> str:
     """The last line of a path's module on the way to an error, as a SyntaxError shows it; "" where it has none."""
-    file = f"{path.partition(':')[0].rpartition('.')[2]}.py"
-    lines = [line for frame, line in walk_tb(error.__traceback__) if Path(frame.f_code.co_filename).name == file]
-    return f" ({file}, line {lines[-1]})" if lines else ""
+    module = path.partition(":")[0]  # other modules, as of torch, may have a file of the same name
+    frames = [each for each in walk_tb(error.__traceback__) if each[0].f_globals.get("__name__") == module]
+    return "".join(f" ({Path(frame.f_code.co_filename).name}, line {line})" for frame, line in frames[-1:])
 
 
 def trusted() -> list[str]:

@@ -29,6 +29,7 @@ from vit.errors import UsageError, VitError
 from vit.inference.engine import Engine
 from vit.models.spec import NetworkSpec
 from vit.own_code import VARIABLE, check_trusted, failure, is_path, trust
+from vit.own_code import load as load_code
 from vit.training.losses import OwnLoss, own_metric
 from vit.training.optim import make_optimizer
 from vit.training.recipes.image_options import AugmentConfig
@@ -320,3 +321,17 @@ def test_the_plan_names_the_loss_of_ones_own_and_not_the_one_in_whose_place_it_i
 )
 def test_what_is_a_path(name, answer):
     assert is_path(name) is answer
+
+
+def test_code_that_ends_itself_does_not_end_the_program_as_done(mine, monkeypatch):
+    Path("ends.py").write_text("import sys\nsys.exit(0)\n")
+    trust("ends:Net")
+    with pytest.raises(UsageError, match="line 2"):
+        load_code("ends:Net", "--network")
+
+
+def test_a_file_of_the_same_name_is_not_the_user_s(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "losses:Mine")
+    with pytest.raises(Exception) as raised:
+        OwnLoss(None)  # type: ignore[arg-type]
+    assert failure(raised.value) == ""
