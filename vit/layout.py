@@ -57,7 +57,7 @@ class RunLayout(Folder):
         """The run of a run folder or of one of its checkpoints, or None for any other path."""
         path = path.expanduser()
         run = cls(path if path.is_dir() else path.parent.parent)
-        return run if run.config_path.is_file() else None
+        return run if run.is_run else None  # many a project has a config.yaml of its own
 
     @property
     def is_run(self) -> bool:

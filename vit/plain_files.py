@@ -41,9 +41,12 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; errors are OSError, UnicodeDecodeError, DamagedFileError."""
+    """The text of a file; errors are OSError, DamagedFileError."""
     check_regular(path, MAX_BYTES)
-    return path.read_text(encoding="utf-8")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(f"{path} is not a text in UTF-8") from error
 
 
 def read_json(path: Path) -> Any:

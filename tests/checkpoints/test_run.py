@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.atomic_files import write_json
+from vit.checkpoints.locking import hold
 from vit.checkpoints.result import versions
-from vit.checkpoints.run import RunDirectory, checkpoint_of, slug
-from vit.errors import ResourceError, UsageError
+from vit.checkpoints.run import RunDirectory, check_finished, checkpoint_of, slug
+from vit.errors import DataError, ResourceError, UsageError
 
 HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]
 
@@ -138,3 +139,23 @@ def test_a_lock_is_not_freed_by_asking_for_it(tmp_path):
             pass
         assert asked_elsewhere() == "refused"
     assert not run.is_held() and asked_elsewhere() == "held"
+
+
+def test_a_lock_that_is_a_link_empties_no_file(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".lock").symlink_to("notes.txt")
+    with pytest.raises(OSError, match="symbolic"):
+        hold(tmp_path / ".lock", wait=False)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_config_of_a_project_is_not_that_of_a_run(tmp_path):
+    """Its checkpoints are whole: the copy of a finished one was refused as unfinished."""
+    (tmp_path / "config.yaml").write_text("name: project")
+    assert check_finished(tmp_path / "models" / "best.ckpt", unfinished=False) == ""
+
+
+def test_a_config_that_is_not_text_is_an_error_of_data(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"\xff")
+    with pytest.raises(DataError, match="UTF-8"):
+        checkpoint_of(tmp_path)

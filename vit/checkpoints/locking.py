@@ -27,7 +27,7 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
                 return None
             time.sleep(_LOOK_SECONDS)
             continue
-        file = open(lock, "w")  # noqa: SIM115  it stays open for as long as the lock is held
+        file = open(lock, "w", opener=_without_links)  # noqa: SIM115  it stays open for as long as the lock is held
         if sys.platform == "win32":
             return file
         if not _locked(file.fileno(), wait):
@@ -39,6 +39,11 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
                 _OWN[os.getpid(), status.st_dev, status.st_ino] = file
                 return file
         file.close()  # its holder has removed it: the locked file has no name any more
+
+
+def _without_links(path: str, flags: int) -> int:
+    """Open a lock, and no file of somebody else that a link in an untrusted folder names: OSError ELOOP."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _is_own(lock: Path) -> bool:

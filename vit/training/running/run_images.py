@@ -251,8 +251,7 @@ def _run_of(weights: str) -> RunDirectory | None:
     if weights.partition(":")[0] in LIBRARIES:
         return None
     path = Path(weights).expanduser().absolute()
-    run = (None if path.is_dir() else RunDirectory.around(path.parent)) or RunDirectory.around(path)
-    return run if run is not None and run.splits_path.is_file() else None
+    return (None if path.is_dir() else RunDirectory.around(path.parent)) or RunDirectory.around(path)
 
 
 def _origins(run: RunDirectory) -> list[str | None]:
