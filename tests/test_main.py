@@ -162,6 +162,10 @@ def test_train_help_names_what_decides_the_test_images(vit):
         (["predict", "run", "images", "--top_k", "0"], ["top_k"]),
         (["predict", "run", "images", "--output", "rows.xlsx"], ["rows.xlsx", ".csv"]),
         (["models", "--limit", "0"], ["limit"]),
+        (["models", "--limit", "9" * 5000], ["limit"]),
+        (["train", "digits", "--time", "9" * 20 + "h"], ["--time", "90s"]),
+        (["runs", "a" * 300], ["File name too long"]),
+        (["runs", "~no.such.user/runs"], ["~", "whole path"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -261,6 +265,10 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
     done = shell(script, tmp_path)
     assert done.stdout.strip() in {"0", "141"}  # argparse keeps quiet about it, and ends with 0
     assert done.stderr == ""
+
+
+def test_a_log_on_a_full_disk_does_not_change_the_code(tmp_path):
+    assert shell(f"{sys.executable} -m vit trian 2> /dev/full", tmp_path).returncode == 2
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])

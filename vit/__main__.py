@@ -7,12 +7,14 @@ import signal
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
+from typing import TextIO
 
 from vit import own_code
 from vit.errors import TOO_MANY_FILES, Terminated, UsageError, VitError, interruption, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
 from vit.registry import COMPLETION, command_module
+from vit.version import __version__
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -57,6 +59,7 @@ _LOST_WORKER_WORDS = (
     "smaller --batch_size"
 )
 _NO_DESCRIPTORS = re.compile(rf"Too many open files|exited unexpectedly with exit code {errno.EMFILE}\b")
+_SHOWN = 200  # characters of a path that is too long
 HELP = """usage: vit COMMAND ... [--debug]
        vit --print_completion bash|zsh|fish
 
@@ -89,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()  # a closed pipe shows here, not at exit
         return code
     except BrokenPipeError:  # `vit ... | head` has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
+        _discard(sys.stdout)
         return 128 + 13  # as a program that SIGPIPE ends; Windows has no such signal
     except KeyboardInterrupt as stop:
         return _report(*interruption(stop))
@@ -129,8 +132,6 @@ def _dispatch(arguments: list[str]) -> int:
         print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
         return 0
     if arguments[0] == "--version":
-        from vit.version import __version__
-
         print(__version__)
         return 0
     name, *rest = arguments
@@ -157,7 +158,7 @@ def _failure(error: Exception) -> tuple[int, str]:
     """(exit code, what happened and the fix)."""
     first_line = (str(error).splitlines() or [""])[0]
     if isinstance(error, VitError):
-        return error.code, str(error)
+        return error.code, f"{error.problem}; {error.fix}"
     if is_out_of_memory(error):
         words = f"out of memory: {first_line}".rstrip(": ")
         return 7, f"{words}; give a smaller --batch_size, or close other programs"
@@ -168,6 +169,10 @@ def _failure(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return 7, f"{os.strerror(error.errno)}{where}; free space, fix permissions, or choose another place"
+    if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return 2, f"{os.strerror(error.errno)}: {os.fsdecode(error.filename or '')[:_SHOWN]}; give another path"
+    if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
+        return 2, "a path begins with ~, and no home folder is known for it; give the whole path"
     if words := own_code.failure(error):
         return 2, f"{words}; change this code, or run it again with --debug for all lines"
     return 1, f"internal error: {type(error).__name__}: {first_line}; run it again with --debug and report its output"
@@ -176,8 +181,16 @@ def _failure(error: Exception) -> tuple[int, str]:
 def _report(code: int, text: str) -> int:
     from vit.console import harmless
 
-    print(f"vit: error[{code}]: {harmless(text)}", file=sys.stderr)
+    try:
+        print(f"vit: error[{code}]: {harmless(text)}", file=sys.stderr)
+    except OSError:  # a log on a full disk, or a closed pipe: the code still tells
+        _discard(sys.stderr)
     return code
+
+
+def _discard(output: TextIO) -> None:
+    """Let what an output still holds go nowhere: Python would otherwise complain at exit, with a code of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 if __name__ == "__main__":
