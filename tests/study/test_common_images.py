@@ -10,6 +10,7 @@ from vit.data.core.samples import Samples
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.study.answer.summary import summarize
+from vit.study.common_images import of_fold
 from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory, collect
 
@@ -119,3 +120,10 @@ def test_one_common_image_is_not_enough(tmp_path, num_lost):
     """Both runs could read one image, or one of them could read another one, too."""
     with pytest.raises(DataError, match="fewer than two test images in common"):
         collect(study_of(tmp_path, {"ViT": IMAGES[:num_lost], "CNN": IMAGES[:5]}))
+
+
+def test_a_larger_fold_lacks_any_of_its_images_equally_often():
+    """The last ones are of one class, of which each larger fold would lack an image."""
+    lasts = [of_fold(np.arange(3) == 2, 2, seed) for seed in range(300)]
+    assert np.mean([last.sum() for last in lasts]) == pytest.approx(2 / 3, abs=0.08)
+    assert all((of_fold(np.arange(3) == 2, 2, seed) == last).all() for seed, last in enumerate(lasts))

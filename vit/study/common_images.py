@@ -70,7 +70,7 @@ class CommonAnswers:
     def of_folds(cls, runs: FinishedRuns, seeds: Sequence[int]) -> Self:
         """The answers of runs where each seed tests its own fold, whose images its runs share.
 
-        A fold of one image more than another lacks its last one here. The analysis of crossed seeds and images finds no
+        Each fold has as many answers as the smallest (`of_fold`). The analysis of crossed seeds and images finds no
         effect of an image that is common to the seeds, and their scatter shows everything (benchmarks/study_folds.py).
         """
         of_seed = {
@@ -79,8 +79,13 @@ class CommonAnswers:
         }
         least = min((len(common.correct[0]) for common in of_seed.values()), default=0)
         answers = {seed: iter(common.correct) for seed, common in of_seed.items()}
-        correct = [next(answers[seed])[:least] for seed in seeds]
+        correct = [of_fold(next(answers[seed]), least, seed) for seed in seeds]
         return cls(correct, None, sum(common.num_left_out for common in of_seed.values()))
+
+
+def of_fold(correct: Bools, count: int, seed: int) -> Bools:
+    """Some answers (count,) of a seed's fold (T,), at random: its last images are of one class. Networks share them."""
+    return correct[np.sort(np.random.default_rng(seed).permutation(len(correct))[:count])]
 
 
 def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) -> None:

@@ -46,7 +46,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
             *([("why", plan.why)] if plan.why else []),
             *([("note", unequal)] if (unequal := unequal_networks(plan.costs)) else []),
-            *([("test", f"{plan.protocol['test']}, so that every image is tested")] if plan.folds else []),
+            *([("test", str(plan.protocol["test"]))] if plan.folds else []),
             ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
             ("subsets", str(plan.protocol["subsets"])),
             ("seeds", several or ", ".join(map(str, plan.seeds[plan.sizes[-1]]))),

@@ -273,4 +273,5 @@ def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[
 
 def of_folds(folds: int) -> "dict[str, JsonValue]":
     """What a protocol says of folds, of which each seed tests its own."""
-    return {"folds": folds, "test": f"each seed tests another of {folds} folds"}
+    counted = "each counts as many images as the smallest"
+    return {"folds": folds, "test": f"each seed tests another of {folds} folds; {counted}"}

@@ -194,7 +194,7 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
 def _cost(pair: Sequence[Series]) -> str:
     costs = "; ".join(
         f"{one.name}: {one.parameters:,} parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
-        f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
+        f"{one.points[-1].seconds:,.0f} s a training (wall time)"
         for one in pair
     )
     return f"{'. '.join(filter(None, (costs, unequal_networks({one.name: one for one in pair}))))}."

@@ -29,6 +29,7 @@ from vit.inference.scores.image_groups import effective_number, gathered, number
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.answer.wording import complement, equal_seeds
+from vit.study.common_images import of_fold
 from vit.study.findings import CellResult, Difference, Interval
 from vit.study.folder import collect
 from vit.study.frozen.backbones import Backbone
@@ -115,7 +116,11 @@ def frozen_results(
             )
             fitted[size, id(source)] = results[-1]
     least = min(len(one.correct) for one in results)  # folds can differ by an image
-    return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in results]
+    for place, one in enumerate(results):
+        if one.groups is None:
+            correct = of_fold(one.correct, least, one.seed)
+            results[place] = replace(one, correct=correct, accuracy=float(correct.mean()))
+    return results
 
 
 def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Bools]:
