@@ -136,7 +136,8 @@ class StudyPlan:
         choices = {name: list(tried) for name, tried in self.series.items()}
         tuned = len(next(iter(choices.values())))
         recipes = recipes_of(self.series)
-        labels = self.source.task.names(self.source.splits["test"].labels, self.source.class_names)
+        tested = [*self.source.splits.values()] if self.folds else [self.source.splits["test"]]
+        labels = [name for one in tested for name in self.source.task.names(one.labels, self.source.class_names)]
         length = PROBE_WORDS if self.is_probe else self.budget.describe()
         if self.part < 1:
             length += f", {100 * self.part:.3g} % of the usual length"
