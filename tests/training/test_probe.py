@@ -64,7 +64,7 @@ def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path)
 
 
 def test_validation_images_without_labels_choose_no_weights(vit, labels_csv, digits_run, tmp_path):
-    """There is no average precision, so that the first epoch or penalty stayed the best."""
+    """Without average precision the first epoch or penalty stayed the best."""
     names = sorted(path.name for path in labels_csv.parent.glob("*.png"))[:24]
     cells = ["top,train", "left,train", "top,test", ",validation"]
     rows = [f"{labels_csv.parent / name},{cells[place % 4]}" for place, name in enumerate(names)]
