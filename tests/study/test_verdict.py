@@ -258,8 +258,9 @@ def test_a_pretrained_network_against_a_random_one_is_warned_of(start, words):
 def test_networks_of_unlike_size_are_called_so():
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)})
     assert "families" not in summarize(cells, PROTOCOL, [], None).cost
-    larger = [replace(one, flops=one.flops * 3) if one.series == "vit" else one for one in cells]
-    assert " has 3.0 times the FLOPs of " in summarize(larger, PROTOCOL, [], None).cost
+    cells = [replace(one, parameters=4) for one in cells]
+    larger = [replace(one, parameters=16, flops=one.flops * 3) if one.series == "vit" else one for one in cells]
+    assert " has 4.0 times the parameters and 3.0 times the FLOPs of " in summarize(larger, PROTOCOL, [], None).cost
 
 
 def test_a_target_is_a_next_step():

@@ -116,13 +116,14 @@ def unequal_start(protocol: Protocol) -> str:
 
 def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> str:
     """A sentence where networks differ by more than two times in parameters or FLOPs; else an empty text."""
-    gaps = []
+    gaps: dict[tuple[str, str], list[str]] = {}
     for what in ("parameters", "FLOPs"):
         of = {name: max(getattr(one, what.lower()), 1) for name, one in networks.items()}
         small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
         if of[large] > UNEQUAL * of[small]:
-            gaps.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
-    return f"{' and '.join(gaps)}: the answer is about these networks, not about ViTs and CNNs" if gaps else ""
+            gaps.setdefault((large, small), []).append(f"{of[large] / of[small]:.1f} times the {what}")
+    words = " and ".join(f"{large} has {' and '.join(parts)} of {small}" for (large, small), parts in gaps.items())
+    return f"{words}: the answer is about these networks, not about ViTs and CNNs" if gaps else ""
 
 
 def short_trainings(protocol: Protocol) -> str:
