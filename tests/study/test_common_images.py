@@ -37,7 +37,7 @@ def study_of(folder, left_out, images=None, base="/data/photos/", groups=None):
         RunResult(
             NetworkSpec.from_plain({"name": "vit_nano_patch2_8"}, 10), 8, 1, 1, "photos", {"test": len(kept)},
             {"test": fingerprint}, 0, 1.0, 1, 1, 1.0, 1.0, "cpu", "32-true", 0, {"val/loss": 1.0},
-            {"acc1": {"value": float(correct.mean())}}, {}, correct={"test": pack(correct)},
+            {"acc1": {"value": float(correct.mean())}}, {}, correct={"test": pack(correct)}, tested_classes=2,
             left_out={"test": dict.fromkeys(lost, "truncated")} if lost else {},
         ).write(run.result_path)  # fmt: skip
         cells.append(cell)
@@ -73,6 +73,7 @@ def test_an_image_that_one_run_could_not_read_counts_in_none(tmp_path, base, lef
 def test_the_number_of_images_left_out_is_said(vit, tmp_path):
     _, protocol, _ = collect(study_of(tmp_path, {"ViT": ["test/a.png"], "CNN": ["test/e.png"]}))
     assert protocol["left_out"] == "2 test images that a run could not read, and that no run counts"
+    assert protocol["tested"] == "2 of 10 classes have test images: nothing is measured about the others"
     assert "left_out" not in collect(study_of(tmp_path / "whole", {}))[1]
     said = vit("report", tmp_path).out
     assert "without 2 test images that a run could not read" in said

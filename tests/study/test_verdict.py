@@ -255,6 +255,11 @@ def test_a_pretrained_network_against_a_random_one_is_warned_of(start, words):
     assert any(words in one for one in found.warnings) == bool(words)
 
 
+def test_an_answer_says_that_some_classes_are_not_tested():
+    words = "2 of 3 classes have test images: nothing is measured about the others"
+    assert words in judged({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, {**PROTOCOL, "tested": words}).conditions
+
+
 def test_networks_of_unlike_size_are_called_so():
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)})
     assert "families" not in summarize(cells, PROTOCOL, [], None).cost

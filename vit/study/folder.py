@@ -212,6 +212,8 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         )
         for (cell, result), correct in zip(finished, common.correct, strict=True)
     ]
+    if tested := {result.tested_text for result in results} - {""}:
+        protocol["tested"] = f"{' or '.join(sorted(tested))}: nothing is measured about the others"
     if words := "" if protocol.get("budget") == LINEAR_PROBE else at_the_end(cells_found):
         protocol["at_the_end"] = words
     if common.num_left_out:
