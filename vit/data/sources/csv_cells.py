@@ -204,9 +204,10 @@ class ListedFiles:
         candidates = [one for one in spelled if os.path.isfile(folder / one)][:1]
         parent, last = os.path.split(slashed)
         if not candidates:
-            there = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(_stem(last), ())]
-            found = there if there or parent else self._beside.get(_stem(last), [])
-            candidates = [file for file in found if Path(file).name == last or _stem(last) == last]
+            stem = _stem(last)
+            there = [os.path.join(parent, file) for file in self._of_stem(folder / parent).get(stem, ())]
+            found = there if there or parent else self._beside.get(stem, [])
+            candidates = [file for file in found if stem == last or Path(file).name == last]
         if len(candidates) == 1:
             self._num_changed += 1
             self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"

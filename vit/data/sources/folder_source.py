@@ -118,11 +118,11 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
     images of its own.
     """
     nested = {name: inside for name in names if (inside := _classes_in(root / name))}
-    several = [name for name, inside in nested.items() if len(inside) > 1]
-    if len(nested) == len(several) == 1 < len(names):
-        below = " and ".join(f"{name}/" for name in nested[several[0]][:2])
-        fix = f"if these are the classes, give {root / several[0]} as DATA"
-        return [f"WARNING: of the class folders only {several[0]}/ holds folders, such as {below}; {_ABOVE}; {fix}"]
+    (alone, inside), *others = [*nested.items()] or [("", [])]
+    if len(inside) > 1 and len(names) > 1 and not others:
+        below = " and ".join(f"{name}/" for name in inside[:2])
+        fix = f"if these are the classes, give {root / alone} as DATA"
+        return [f"WARNING: only {alone}/ has all its images in folders, such as {below}; {_ABOVE}; {fix}"]
     counts = Counter(inside for folders in nested.values() for inside in folders)
     common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
     if len(nested) < 2 or len(common) < 2:
