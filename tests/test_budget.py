@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
     "lines of Python in vit/ outside vit/extras/": 43_326,
-    "lines of Python in vit/extras/": 6_327,
+    "lines of Python in vit/extras/": 6_328,
     "lines of Python in tests/": 52_437,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,

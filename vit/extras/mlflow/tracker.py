@@ -209,8 +209,9 @@ class MlflowTracker:
 
     def _new_run(self, run: Tracking) -> str:
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
-        with suppress(Exception):  # it is there, or another process has just made it
-            self._client.create_experiment(title, artifact_location=self._address.artifacts)
+        if self._client.get_experiment_by_name(title) is None:  # asked first: a server that is down is awaited once
+            with suppress(Exception):  # another process has just made it
+                self._client.create_experiment(title, artifact_location=self._address.artifacts)
         experiment = self._client.get_experiment_by_name(title).experiment_id
         tags = {} if run.group is None else {"study": run.group}
         number = str(self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id)
