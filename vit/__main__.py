@@ -48,6 +48,7 @@ COMPUTE = (
 READ_RECIPES = ("train", "pretrain", "crossval", "study")  # options also come from files: the modules read the words
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.ENOMEM}
+_UNUSABLE_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
 _LOST_WORKER = re.compile(
     r"DataLoader worker .*(killed by signal|exited unexpectedly)|shared memory\(shm\)|Pin memory thread exited"
     r"|DataLoader worker process.*No space left on device",
@@ -166,11 +167,11 @@ def _failure(error: Exception) -> tuple[int, str]:
         return 7, "; ".join(TOO_MANY_FILES)
     if _LOST_WORKER.search(str(error)):
         return 7, _LOST_WORKER_WORDS
-    if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
+    if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES | _UNUSABLE_PATHS:
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+        if error.errno in _UNUSABLE_PATHS:
+            return 2, f"{os.strerror(error.errno)}{where[:_SHOWN]}; give another path"
         return 7, f"{os.strerror(error.errno)}{where}; free space, fix permissions, or choose another place"
-    if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-        return 2, f"{os.strerror(error.errno)}: {os.fsdecode(error.filename or '')[:_SHOWN]}; give another path"
     if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
         return 2, "a path begins with ~, and no home folder is known for it; give the whole path"
     if words := own_code.failure(error):
