@@ -218,8 +218,6 @@ def read_config(name: str, parser: Parser) -> dict[str, Any]:
     path = find_config(name)
     try:
         tree = parse_yaml(read_text(path))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
     except (OSError, DamagedFileError) as error:
         raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
     if not isinstance(tree, dict):

@@ -183,10 +183,10 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     chose_nothing = protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe
     validation = "The last weights are tested, so validation images chose nothing. " * chose_nothing
     right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
-    right += f"{protocol['tested']}. " if "tested" in protocol else ""
+    tested = f"{protocol['tested']}. " if "tested" in protocol else ""
     chosen = "No interval is corrected for the choice of the best of several, which tends to look better than it is. "
     return (
-        f"{right}Intervals cover other seeds, {draws} and other test images. {chosen * (len(series) > 2)}"
+        f"{right}{tested}Intervals cover other seeds, {draws} and other test images. {chosen * (len(series) > 2)}"
         f"{f'Budget: {budget}. ' if budget else ''}"
         f"{validation}Not measured: other data, other budgets, more than {largest:,} images."
     )

@@ -31,8 +31,8 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
 
 def check_validation(optim: OptimConfig, source: Source) -> None:
     """Raise DataError if no validation image has a label, and the metric of the best checkpoint is NaN without one."""
-    counts, metric = source.splits["validation"].class_counts(len(source.class_names)), optim.best_metric
-    if metric in ("map", "macro_f1") and not counts.any():
+    images, metric = source.splits["validation"], optim.best_metric
+    if metric in ("map", "macro_f1") and not images.class_counts(len(source.class_names)).any():
         problem = f"no validation image of {source.name} has a label, and --optim.best_metric {metric} needs one"
         raise DataError(problem, "give validation images with labels, or --optim.best_metric loss")
 
