@@ -55,7 +55,8 @@ class Forked(subprocess.Popen):
                        umask, start_new_session, *rest):  # fmt: skip
         ends = [_End(own if number == -1 else number) for own, number in enumerate((p2cread, c2pwrite, errwrite))]
         about = (list(map(os.fspath, args[1:])), os.fspath(cwd or Path.cwd()), dict(env or os.environ), ends)
-        self._process = server().Process(target=self._become(), args=(*about, start_new_session))
+        context, key = server(), vars(_SERVER).get("_forkserver_authkey")
+        self._process = context.Process(target=self._become(), args=(*about, start_new_session, key))
         with _asking(_SERVER):
             self._process.start()
         self.pid, self._child_created = self._process.pid, True
@@ -150,14 +151,14 @@ def stacks_of(folder, pid):
     return Path(f"{folder}.processes", f"{pid}.stacks")
 
 
-def _run(words, folder, variables, ends, start_new_session):
+def _run(words, folder, variables, ends, start_new_session, key):
     """Become the program: what a new interpreter would have, this process gets."""
     if start_new_session:
         os.setsid()
     _move_in(folder, variables, ends)
     _forget_hub()
     _lead(folder)
-    _fork_what_it_starts()
+    _fork_what_it_starts(key)
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
         from vit.registry import command_module
 
@@ -169,7 +170,7 @@ def _run(words, folder, variables, ends, start_new_session):
         atexit._run_exitfuncs()
 
 
-def _work(words, folder, variables, ends, _):
+def _work(words, folder, variables, ends, *_):
     """Become a worker of xdist."""
     _move_in(folder, variables, ends)
     _lead(folder)
@@ -249,8 +250,9 @@ def _serve(command, passed, folder, variables, ends):
     exec(command)
 
 
-def _fork_what_it_starts():
-    """Also where a module has its own name for Popen, as torchrun has."""
+def _fork_what_it_starts(key):
+    """Also where a module has its own name for Popen, as torchrun has. Python 3.14 asks for the server's key."""
+    _SERVER._forkserver_authkey = key
     _SERVER.ensure_running = resource_tracker.ensure_running  # it runs
     forkserver._forkserver = own = _OwnServer()
     for name in ("ensure_running", "connect_to_new_process", "set_forkserver_preload"):

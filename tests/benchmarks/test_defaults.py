@@ -80,9 +80,8 @@ def test_cpu_time_has_that_of_children_and_a_failure_its_last_line(trial):
     from defaults import run
 
     busy = "import time\nwhile time.process_time() < 0.2: pass"
-    parent = (
-        f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {busy!r}])\nprint('one')\nsys.exit('two')"
-    )
+    parent = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {busy!r}])"
+    parent += "\nprint('one', flush=True)\nsys.exit('two')"
     status, seconds, last = run([sys.executable, "-S", "-c", parent], trial)
     assert (status, last) == (1, "two") and 0.2 < seconds < 2
 

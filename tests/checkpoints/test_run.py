@@ -113,22 +113,23 @@ def test_versions_name_what_decides_a_number():
     assert all(versions().values())
 
 
+def _try_to_hold(run, answers):
+    try:
+        with run.held():
+            answers.put("held")
+    except ResourceError:
+        answers.put("refused")
+
+
 @pytest.mark.faults("R7")
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks")
 def test_a_lock_is_not_freed_by_asking_for_it(tmp_path):
     """POSIX frees all locks of a file when the process closes it, whoever opened it."""
-    run, context = RunDirectory(tmp_path), multiprocessing.get_context("fork")
-
-    def try_to_hold(answers):
-        try:
-            with run.held():
-                answers.put("held")
-        except ResourceError:
-            answers.put("refused")
+    run, context = RunDirectory(tmp_path), multiprocessing.get_context("forkserver")
 
     def asked_elsewhere():
         answers = context.SimpleQueue()
-        process = context.Process(target=try_to_hold, args=(answers,))
+        process = context.Process(target=_try_to_hold, args=(run, answers))
         process.start()
         process.join(30)
         return answers.get()

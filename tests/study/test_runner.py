@@ -100,16 +100,16 @@ except UsageError as error:
     assert "if __name__ == '__main__':" in done.stdout and not done.stderr
 
 
+def _cell(run):
+    with run.held():
+        time.sleep(3)
+        run.result_path.write_text("{}")
+
+
 def test_a_cell_whose_server_was_killed_is_waited_for(tmp_path):
     """Python gives code 255 then, and the cell goes on."""
-    run, context = RunDirectory(tmp_path), multiprocessing.get_context("fork")
-
-    def cell():
-        with run.held():
-            time.sleep(3)
-            run.result_path.write_text("{}")
-
-    process = context.Process(target=cell)
+    run = RunDirectory(tmp_path)
+    process = multiprocessing.get_context("forkserver").Process(target=_cell, args=(run,))
     process.start()
     runner._wait_for_orphan(run)
     assert runner._outcome(run, runner._LOST) == "done"

@@ -105,7 +105,7 @@ def test_a_process_without_images_agrees(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     alone = labels_loss().metrics(3)
     alone.update(torch.tensor([[0.9, 0.2, 0.4]]), torch.tensor([[1, 0, 1]]))
-    answers = mp.get_context("fork").SimpleQueue()
-    mp.start_processes(_joined, (free_port(), answers), nprocs=2, start_method="fork")
+    answers = mp.get_context("forkserver").SimpleQueue()
+    mp.start_processes(_joined, (free_port(), answers), nprocs=2, start_method="forkserver")
     first, second = answers.get(), answers.get()
     assert first == second and first[:-1] == [float(value) for value in alone.compute().values()]
