@@ -56,6 +56,7 @@ def test_a_first_process_that_refuses_waits_for_others_for_a_while_only(port, mo
         with pytest.raises(SystemExit) as ended:
             other.decided(name, str)
         assert ended.value.code == CheckpointError.code
+    first.close()
 
 
 def test_a_port_that_is_taken_is_named(port):

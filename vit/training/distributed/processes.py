@@ -116,6 +116,7 @@ class Rendezvous:
         """Show no life of the first process from now on."""
         self._closed.set()
         self._beats.join(_ITS_WORDS)
+        atexit.unregister(self.close)  # it keeps the store, whose end a forked process would wait for
 
     def _beat(self) -> None:
         assert self._store is not None
