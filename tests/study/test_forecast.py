@@ -75,7 +75,7 @@ def test_more_seeds_and_more_images_narrow_a_forecast():
 
 
 @pytest.mark.parametrize(
-    "errors", [[[0.3], [0.2], [0.1]], [[0.3, 0.31], [0.2, 0.19]], [[0.1, 0.0], [0.0, 0.0], [0.0, 0.0]]]
+    "errors", [[[0.3], [0.2], [0.1]], [[0.3, 0.31], [0.2, 0.19]], [[0.1, 0], [0, 0], [0, 0]], [[0.1] * 2, [0.5] * 2]]
 )
 def test_a_forecast_is_always_given_with_its_width(errors):
     found = forecast_of(answers(errors, SIZES[: len(errors)], 200))

@@ -78,9 +78,9 @@ class MeasuredCurve:
         stopped = np.log(self.errors[-1]) + np.arccosh(1 + quantile**2 * noise[-1, -1] / 2)
         if center[0] - reach[0] > stopped:  # no smooth curve falls so suddenly: it begins where the last one ends
             center -= center[0] - np.log(self.errors[-1])
-        ends = np.minimum(center, stopped), center - reach, np.maximum(center + reach, stopped)
-        center, low, high = (np.exp(np.minimum(each[1:], 0.0)) for each in ends)
-        return center, low, high
+        shown, high = np.minimum(center, stopped), np.maximum(center + reach, stopped)
+        error, low, high = (np.exp(np.minimum(each[1:], 0.0)) for each in (shown, shown - reach, high))
+        return error, low, high
 
 
 def _by_images(table: Floats) -> float:
