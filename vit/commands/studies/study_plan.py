@@ -182,7 +182,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = recipes_of(series)[0]
     listed = listed_images(first)
 
-    from vit.study.grid import Budget, make_cells, parse_sizes
+    from vit.study.grid import Budget, parse_sizes
     from vit.study.spec import without_cell_files
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan, open_inputs, plan_of
@@ -225,24 +225,23 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         seeds = seeds[:SEEDS_OF_CLUSTER]
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
-    seeds_by_size = dict.fromkeys(sizes, seeds)
-    cells = make_cells(series, seeds_by_size, budget, inputs, folds)
-    check_different(cells, inputs)
     costs: dict[str, Cost] = {}
+    plan = StudyPlan(
+        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, costs, pool, folds, why,
+        began=began,
+    )  # fmt: skip
+    check_different(plan.cells, inputs)
     unused: list[tuple[str, dict[str, str]]] = []
-    for cell in {(cell.series, cell.choice): cell for cell in reversed(cells)}.values():
+    for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
         costs[cell.series] = made.cost
         names = named_options(options, cell.series)
         unused.append((cell.series, unused_options(names, made.recipe, opened.images.splits)))
     check_used(options, unused, reporter)
-    by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in cells}
+    by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     reporter.warn(*dict.fromkeys(sentences))
-    plan = StudyPlan(
-        options, source, contents, series, budget, seeds_by_size, inputs, share, costs, pool, folds, why, began=began
-    )
     if not plan.is_by_time:
         plan.folder.check_extends(plan.cells)
     return plan
