@@ -132,10 +132,9 @@ def _summary(findings: Findings) -> list[str]:
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
     lines = [f"Study of {wording.value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
     lines += filter(None, (*findings.answer, findings.trend, *(f"Warning: {text}" for text in findings.warnings)))
-    for series in findings.series:
-        for point in series.points[-1:]:
-            value, around = _error(point)
-            lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
+    for name, point in ((series.name, series.points[-1]) for series in findings.series):
+        value, around = _error(point)
+        lines.append(f"{name} with {point.num_images:,} images: test error {value} % ({around})")
     if words := wording.describe_budget(findings.protocol):
         lines.append(f"Budget: {words}")
     return with_next_steps(lines, findings.next_steps)
