@@ -224,9 +224,10 @@ def test_forecasts_and_back_tests_are_rows_of_the_summary():
 def test_networks_that_have_not_learned_are_called_so():
     """Two networks that guess were "not to be told apart", like two good ones."""
     ten = {**PROTOCOL, COMMONEST: 0.1}
-    found = judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, ten, sizes=(100, 200))
+    found = judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, ten, 0.08, sizes=(100, 200))
     assert found.answer[0] == "Neither vit nor cnn is shown to be better than guessing one class with 200 images."
-    assert [words.split()[0] for words in found.warnings] == ["vit", "cnn"]
+    assert [words.split()[0] for words in found.warnings] == ["vit", "cnn", "Guessing"], "guessing reaches the target"
+    assert "Networks that guess need longer trainings" in found.next_steps[1] and "seeds would" not in said(found)
     one = judged({"vit": [0.9, 0.9], "cnn": [0.5, 0.4]}, ten, sizes=(100, 200))
     assert one.answer[0].startswith("Use cnn") and len(one.warnings) == 1
     assert "vit is not shown to be better than guessing" in one.warnings[0]
@@ -378,13 +379,14 @@ def test_errors_are_not_what_checkpoints_of_equal_classes_follow(checkpoints, wo
 
 def test_options_are_advised_where_they_help():
     """Cells of five sizes and seeds had failed, and "give two or more --sizes", "--seeds 3 or more" was the advice."""
-    assert judged({"vit": [0.03]}, sizes=(100,)).answer[1].endswith("; give two or more --sizes.")
+    for timed, fix in (({}, "two or more --sizes"), ({"seconds": 60.0}, "two or more --sizes, or a longer --time")):
+        assert judged({"vit": [0.03]}, PROTOCOL | timed, sizes=(100,)).answer[1].endswith(f"; give {fix}.")
     cells = study({"vit": [0.2, 0.1], "cnn": [0.1, 0.05]}, sizes=(100, 200))
     small = summarize([one for one in cells if one.series == "vit" or one.num_images == 100], PLANNED, [], None)
     assert small.answer[0].startswith("Use cnn") and "the errors of vit fell by" in small.answer[1]
     one = [one for one in cells if one.num_images == 200 and (one.series == "vit" or one.seed == 0)]
     found = summarize(one, PLANNED, [], None)
-    assert found.answer[0].startswith("Not tested") and found.next_steps == []
+    assert found.answer[0].startswith("Not tested") and "--seeds" not in said(found)
     assert found.answer[1] == "Not known: the effect of more images needs two sizes that share a seed."
 
 
@@ -393,7 +395,7 @@ def test_runs_without_a_result_are_missing():
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)})
     assert "missing" not in said(summarize(cells, PLANNED, [], None))
     verdict = said(summarize([one for one in cells if one.seed < 3], PLANNED, [], None))
-    assert "Runs are missing: vit lacks 10 of 25 runs, cnn lacks 10 of 25 runs." in verdict
+    assert "Runs are missing: vit lacks 10 of 25 runs, cnn lacks 10 of 25 runs. The study's command " in verdict
 
 
 def test_sizes_that_one_network_lacks_are_named():

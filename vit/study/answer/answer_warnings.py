@@ -30,10 +30,12 @@ _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 
 
-def study_warnings(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
-    """Reasons why the answer of a study may be wrong."""
+def study_warnings(
+    series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell], target: float | None
+) -> list[str]:
+    """Reasons why the answer of a study may be wrong, or says little."""
     sentences = [
-        *at_chance(series, protocol),
+        *at_chance(series, protocol, target),
         unequal_start(protocol),
         short_trainings(protocol),
         *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
@@ -78,13 +80,14 @@ def guesses(point: Point, protocol: Protocol) -> str:
     return f"its error is {percent_text(error)}, and {guessed}"
 
 
-def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
-    """A warning for each network that is not shown to be better than guessing at its largest size."""
-    return [
-        f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: {why}."
-        for one in series
-        if (why := guesses(one.points[-1], protocol))
-    ]
+def at_chance(series: Sequence[Series], protocol: Protocol, target: float | None) -> Iterator[str]:
+    """A warning for each network that is not shown to be better than guessing at its largest size, and for a target."""
+    for name, point in ((one.name, one.points[-1]) for one in series):
+        if why := guesses(point, protocol):
+            yield f"{name} is not shown to be better than guessing with {point.num_images:,} images: {why}."
+    chance = chance_error(protocol)
+    if target is not None and chance is not None and target <= 1 - chance:
+        yield f"Guessing alone has an accuracy of {100 * (1 - chance):.3g} %, so {100 * target:g} % shows nothing."
 
 
 def far_seeds(series: Sequence[Series], num_test_images: int) -> Iterator[str]:
@@ -150,7 +153,7 @@ def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[
     missing = [f"{name} lacks {count} of {len(planned):,} runs" for name, count in lacks.items() if count]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
     missing += [f"{name}{', the reference,' * (name in names[:1])} has no run" for name in others if name not in cells]
-    return f"Runs are missing: {', '.join(missing)}." if missing else ""
+    return f"Runs are missing: {', '.join(missing)}. The study's command tries them again." if missing else ""
 
 
 def items(value: JsonValue) -> list[str]:

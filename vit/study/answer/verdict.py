@@ -23,6 +23,7 @@ MOST_WORDS = 27  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
 _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
 _UNLIKE_FLOPS = 1.2  # ratio of the FLOPs of two networks that is worth a word
+_BEFORE_SEEDS = "Networks that guess need longer trainings, more training or more test images, before more seeds."
 
 
 def verdict(
@@ -45,21 +46,23 @@ def verdict(
         pair = [one for one in series if one.name in (lead.first, lead.second)]
         ahead = lead.second if lead.differences[-1].gap.value > 0 else lead.first
         best = next(one for one in pair if one.name == ahead)
+    guessing = {one.name for one in series if largest in one.at and guesses(one.at[largest], protocol)}
+    learned = [each for each in comparisons if not {each.first, each.second} <= guessing]
     steps = [
         "" if target is None else wording.describe_target(best.forecast, target, best.name),
-        _what_would_narrow(comparisons, protocol),
+        _BEFORE_SEEDS if comparisons and not learned else _what_would_narrow(learned, protocol),
         "The same 'vit study' command tries the failed cells again." if failed else "",
     ]
-    which = _which(series, comparisons, lead, margin, protocol)
+    which = _which(series, comparisons, lead, learned, margin, protocol)
     if count := num_choosing(protocol):
-        longer = _which(series, comparisons, lead, margin, protocol, f" (+ {count:,} to choose)")
+        longer = _which(series, comparisons, lead, learned, margin, protocol, f" (+ {count:,} to choose)")
         which = longer if len(longer.split()) <= MOST_WORDS else which
     return VerdictText(
         answer=[which, _more_images(next((one for one in (best, *pair) if one.gains), best), protocol)],
         trend="" if lead is None else wording.outcome(lead) if lead.crossing is not None else wording.trend(lead),
         conditions=_conditions(series, protocol),
         cost=_cost(pair),
-        warnings=[*study_warnings(series, protocol, failed), *far_seeds(series, len(results[0].correct))],
+        warnings=[*study_warnings(series, protocol, failed, target), *far_seeds(series, len(results[0].correct))],
         notes=study_notes(results, protocol),
         next_steps=[step for step in steps if step],
     )
@@ -80,6 +83,7 @@ def _which(
     series: Sequence[Series],
     comparisons: Sequence[Comparison],
     lead: Comparison | None,
+    learned: Sequence[Comparison],  # of these, those in which a network is shown to be better than guessing
     margin: float,
     protocol: Protocol,
     choosing: str = "",
@@ -93,7 +97,7 @@ def _which(
     first, second, last = lead.first, lead.second, lead.differences[-1]
     is_short = usual_hours(protocol) > 0  # longer ones can rank otherwise, so nothing is advised
     at = f"with {last.num_images:,} images{choosing}"
-    if all(guesses(one.at[last.num_images], protocol) for one in series if one.name in (first, second)):
+    if lead not in learned:
         guess = "the same labels" if "right" in protocol else "one class"
         return f"Neither {first} nor {second} is shown to be better than guessing {guess} {at}."
     best, other = (first, second) if last.gap.value < 0 else (second, first)
@@ -138,7 +142,8 @@ def _farthest(gap: Interval) -> float:
 def _more_images(series: Series, protocol: Protocol) -> str:
     """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
     if not series.gains:
-        fix = "" if len(items(protocol.get("sizes"))) > 1 else "; give two or more --sizes"  # other cells have failed
+        longer = ", or a longer --time" * ("seconds" in protocol)  # a short one leaves sizes out
+        fix = "" if len(items(protocol.get("sizes"))) > 1 else f"; give two or more --sizes{longer}"  # others failed
         return f"Not known: the effect of more images needs two sizes that share a seed{fix}."
     ahead, twice = "; no forecast, because the lengths of the trainings changed", series.forecast.at_twice
     if twice is not None:
