@@ -22,6 +22,8 @@ from vit.data.core.samples import Source
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, install
 from vit.tasks.label_text import clean_label
+from vit.training.planning.images import kept_together
+from vit.training.recipes.image_options import DataConfig
 
 ABOVE = "their images count as images of the folders above"
 
@@ -135,10 +137,9 @@ def test_classes_of_the_other_splits(tmp_path: Path) -> None:
     touch(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/1.jpg", "test/a/1.jpg", "test/c/1.jpg")
     source = open_source(str(tmp_path))
     assert source.splits["validation"].labels.tolist() == [1] and source.splits["test"].labels.tolist() == [0, 2]
-    assert (
-        "validation has no image of 2 classes: a, c (1 of 3 classes have validation images)" in source.notes
-        and "test has no image of 1 class: b (2 of 3 classes have test images)" in source.notes
-    )
+    assert "validation has no image of 2 classes: a, c (1 of 3 classes have validation images)" in source.notes
+    assert "test has no image of 1 class: b (2 of 3 classes have test images)" in source.notes
+    assert not any("has no image" in note for note in kept_together(source, DataConfig(fold="1/2")).notes)
     touch(tmp_path, "val/B/1.jpg", "val/zebra/1.jpg")
     message = refused(tmp_path)
     assert "'B', 'zebra'" in message and "'a', 'b', 'c'" in message and str(tmp_path / "val") in message

@@ -156,7 +156,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     find_bursts(dataset, data, reporter)
     first = make_plan(of_folds[0], opened)
     reporter.notice("; ".join(unused_options(options.layers.options, first.recipe, ()).values()))
-    joined = kept_together(dataset, data)
+    joined = kept_together(dataset, of_folds[0].data)
     sources, whole = [chosen_part(divided(dataset, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
     listed = Source(dataset.name, dataset.class_names, {"test": whole})  # each is tested, so that all must be readable
     contents = read_images(listed, reporter)

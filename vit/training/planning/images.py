@@ -57,7 +57,8 @@ def at_revision(recipe: Recipe, found: Source) -> Recipe:
 def kept_together(found: Source, data: DataConfig) -> Source:
     """The images with the groups that no split divides: of the user, and of near-duplicates. Errors as in `divided`."""
     found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *group_notes(found)])
+    of_splits = absent_notes(found, found.splits) if data.fold and len(found.splits) > 1 else []  # folds pool them
+    found = replace(found, notes=[*(note for note in found.notes if note not in of_splits), *group_notes(found)])
     return with_bursts(found) if data.bursts == "together" else found
 
 
