@@ -145,15 +145,14 @@ def test_names_in_scored_rows_keep_their_bytes(tmp_path):
 
 @pytest.mark.parametrize("labels", [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
 def test_the_area_under_a_precision_recall_curve_is_the_average_precision(labels):
-    present, probabilities = (
-        np.array(labels, np.int8)[:, None],
-        np.array([[0.9], [0.8], [0.7], [0.3], [0.2]], np.float32),
-    )
+    present = np.array(labels, np.int8)[:, None]
+    probabilities = np.array([[0.9], [0.8], [0.7], [0.3], [0.2]], np.float32)
     ap = average_precision_score(present[:, 0], probabilities[:, 0])
     row = LabelMetrics("owl", 5, sum(labels), Metric(ap, ap, ap), 0.5, 0.5, 0.5, 0.5, None, None)
     line = precision_recall(ScoredLabels(tuple("abcde"), present, probabilities), [row]).axes[0].lines[0]
     recall, precision = STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
     assert abs(np.trapezoid(precision, recall)) / 100**2 == pytest.approx(ap, abs=1e-6)
+    assert line.get_marker() == "o" and line.get_markevery() == [2]  # the legend has the marker; three are above 0.5
 
 
 def test_a_panel_of_several_labels_counts_images():

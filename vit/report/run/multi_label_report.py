@@ -54,11 +54,11 @@ def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figu
     for place, (_, number) in enumerate(sorted(measured)[:MOST_CURVES]):
         cells, row = known[:, number], rows[number]
         present = scored.labels[cells, number] == PRESENT
-        precision, recall, _ = precision_recall_curve(present, scored.probabilities[cells, number])
-        color, marker = look(place)
-        axes.step(100 * recall, 100 * precision, where="post", color=color, linewidth=1.2, label=plain(row.label))
-        if row.recall is not None and row.precision is not None:  # so of every label that an image has
-            axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
+        precision, recall, thresholds = precision_recall_curve(present, scored.probabilities[cells, number])
+        color, marker = look(place)  # both stand in the legend, because colors repeat
+        dot = [] if row.precision is None else [int(np.searchsorted(thresholds, row.threshold))]
+        axes.step(100 * recall, 100 * precision, where="post", color=color, linewidth=1.2, label=plain(row.label),
+                  marker=marker, markersize=5, markevery=dot)  # fmt: skip
     axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(-3, 103), ylim=(-3, 103))
     if measured:
         figure.legend(frameon=False, fontsize=7, loc="outside right upper")  # curves go everywhere in the axes
