@@ -150,14 +150,14 @@ def evaluate(
         samples, seen = measured_images.images_to_measure(models, data, source, measured_split, include_seen, reporter)
         seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = measured_images.with_model_classes(samples, source, predictor.class_names, reporter)
-        words = measured_images.describe_images(source.name, shown)
+        part = measured_images.describe_part(source.name, shown)
         traits = ImageTraits() if predictor.task.is_exclusive and not others else None
         scored: Scored
         ensemble: EnsembleFinding | None = None
         if others:
-            scored, ensemble = scoring.score_together(every, words, samples, reporter)
+            scored, ensemble = scoring.score_together(every, part, samples, reporter)
         else:
-            scored = scoring.score_images(predictor, words, samples, reporter, traits)
+            scored = scoring.score_images(predictor, part, samples, reporter, traits)
     from vit.report.run.run_page import report_of  # imports matplotlib
 
     class_names, rules = predictor.class_names, predictor.multilabel

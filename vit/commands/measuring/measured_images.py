@@ -98,9 +98,9 @@ def shown_split(source: Source, split: str) -> str:
     return "all" if tuple(source.splits) == ("train",) else split
 
 
-def describe_images(name: str, shown: str) -> str:
-    """Images of a data set and of a split as `shown_split` gives it: "images of photos (test)", "images of photos"."""
-    return f"images of {name}" if shown == "all" else f"images of {name} ({shown})"
+def describe_part(name: str, shown: str) -> str:
+    """A data set and a split of it as `shown_split` gives it: "photos (test)", "photos"."""
+    return name if shown == "all" else f"{name} ({shown})"
 
 
 def of_same_task(source: Source, task: Task) -> Source:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vit.commands.cli.arguments import in_points
-from vit.console import Reporter, percent
+from vit.console import Reporter, count_of, percent
 from vit.data.core.batch import Batch
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.samples import Samples, Source
@@ -32,11 +32,12 @@ _NOT_GUARANTEED = "cannot be guaranteed"
 
 
 def score_images(
-    predictor: Predictor, words: str, samples: Samples, reporter: Reporter, traits: ImageTraits | None = None
+    predictor: Predictor, part: str, samples: Samples, reporter: Reporter, traits: ImageTraits | None = None
 ) -> Scored:
     """The scores of images. Traits of those that this process scores are gathered, if they are asked for."""
     engine = predictor.engine
-    reporter.notice(f"{len(samples):,} {words}, {engine.device.type}, {engine.precision}, {engine.name}")
+    images = f"{count_of(len(samples), 'image')} of {part}"
+    reporter.notice(f"{images}, {engine.device.type}, {engine.precision}, {engine.name}")
     batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
     novelty_of: NoveltyOf | None = None if predictor.novelty is None else predictor.novelty.of_features
     if traits is not None:
@@ -71,14 +72,14 @@ class EnsembleFinding:
 
 
 def score_together(
-    predictors: Mapping[str, Predictor], words: str, samples: Samples, reporter: Reporter
+    predictors: Mapping[str, Predictor], part: str, samples: Samples, reporter: Reporter
 ) -> tuple[ScoredImages, EnsembleFinding]:
     """The scores of an ensemble on images that all models read, and its gain over the best of these, in a table."""
     every, seconds = dict[str, ScoredImages](), dict[str, float]()
     class_names = next(iter(predictors.values())).class_names  # in whose order the labels of images are
     for name, predictor in predictors.items():
         began = time.perf_counter()
-        scored = score_images(predictor, words, samples, reporter)
+        scored = score_images(predictor, part, samples, reporter)
         assert isinstance(scored, ScoredImages)
         order = [predictor.class_names.index(one) for one in class_names]
         every[name] = replace(scored, probabilities=scored.probabilities[:, order])

@@ -122,8 +122,8 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         from vit.checkpoints.novelty import UNLIKE  # imports torch
 
         rejected = f", {tally.statuses['novel']:,} have no label" if tally.statuses["novel"] else ""
-        of_images = f"{summary.num_novel:,} of {tally.judged:,} images (novelty of {UNLIKE} or more; 1 in 20 is usual)"
-        reporter.line(f"unlike the training images: {of_images}{rejected}")
+        unlike = f"{summary.num_novel:,} of {count_of(tally.judged, 'image')} (novelty of {UNLIKE} or more"
+        reporter.line(f"unlike the training images: {unlike}; 1 in 20 is usual){rejected}")
     if summary.num_unlabeled:
         bad = (f"{count:,} {status}" for status, count in tally.statuses.items() if status not in DECIDED)
         total, without = summary.num_files, summary.num_unlabeled

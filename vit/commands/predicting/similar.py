@@ -84,7 +84,7 @@ def similar(
     source = known.model.source if model is None else os.fspath(model)
     if model is None and source.startswith("hf:"):  # anyone may have made the file
         raise UsageError(f"{file} names the model {source}, which would be fetched", f"give --model {source} to agree")
-    reporter.notice(f"{len(known.paths):,} vectors of {known.model.network}, which {source} computes")
+    reporter.notice(f"{count_of(len(known.paths), 'vector')} of {known.model.network}, which {source} computes")
     check_weights(source)
     embedder = Embedder(source, device)
     embedder.model.check_same(known.model, file)

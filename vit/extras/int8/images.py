@@ -14,7 +14,7 @@ from vit.commands.exporting.model_card import hub_data, origin_of
 from vit.commands.measuring.measured_images import (
     check_own_images,
     choose_split,
-    describe_images,
+    describe_part,
     images_to_measure,
     of_same_task,
     opened_source,
@@ -86,7 +86,7 @@ def labeled_samples(
     if data is None:
         return samples, MeasuredImages(f"{split} images of the run", source.name, origin_of(model).hub_data, split)
     shown = shown_split(source, split)
-    return samples, MeasuredImages(describe_images(source.name, shown), source.name, hub_data(data), shown)
+    return samples, MeasuredImages(f"images of {describe_part(source.name, shown)}", source.name, hub_data(data), shown)
 
 
 def _of_run(model: Path, instead: str) -> Source:

@@ -130,8 +130,7 @@ class ImageTraits:
             *_fifths("dark", "bright", "brightness", torch.cat(self._brightness).numpy()),
             *_fifths("blurred", "sharp", "sharpness", torch.cat(self._sharpness).numpy()),
         ]
-        sizes = _sizes(samples, scored.paths)
-        if sizes is not None:
+        if (sizes := _sizes(samples, scored.paths)) is not None:
             groups += _fifths("small", "large", "pixels of the file", sizes.prod(axis=1))
             groups += _fifths("tall", "wide", "width to height", sizes[:, 0] / sizes[:, 1])
         for column, cells in columns.items():
