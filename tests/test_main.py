@@ -281,6 +281,7 @@ def test_closed_outputs_go_nowhere(tmp_path, closed):
 def test_a_locale_need_not_know_the_letters_of_a_name(tmp_path):
     """The command had done its work, and ended with an internal error at the first such letter."""
     (tmp_path / "日本" / "run").mkdir(parents=True)
-    (tmp_path / "日本" / "run" / "config.yaml").touch()
+    for name in ("config.yaml", "splits.csv"):
+        (tmp_path / "日本" / "run" / name).touch()
     done = shell(f"PYTHONIOENCODING=latin-1 {sys.executable} -m vit runs 日本", tmp_path)
     assert done.returncode == 0 and "\\u65e5\\u672c/run" in done.stdout

@@ -22,26 +22,30 @@ pytestmark = pytest.mark.usefixtures("here")
 HOSTILE = "<script>document.title='owned'</script>"
 
 
+def begin(path):
+    """A new run folder, as a training leaves it before its first step."""
+    path.mkdir(parents=True)
+    for name in ("config.yaml", "splits.csv"):
+        (path / name).touch()
+
+
 @pytest.fixture
 def folder(digits_run, here):
     """Four finished runs of several accuracies, one that was stopped, and one whose result is damaged."""
     result = json.loads((digits_run.path / "result.json").read_text())
     for number, accuracy in enumerate((0.5, 0.95, 0.9, 0.10)):
         path = here / "runs" / ("cats" if number < 2 else "dogs") / "vit" / f"2026010{number + 1}-120000"
-        path.mkdir(parents=True)
-        (path / "config.yaml").write_text("")
+        begin(path)
         found = dict(result, data="cats" if number < 2 else "dogs", seconds=9.0 * 10**number)
         found["metrics"] = {"acc1": {"value": accuracy, "low": accuracy - 0.05, "high": accuracy + 0.05}}
         (path / "result.json").write_text(json.dumps(found))
         (path / "report.html").write_text("report")
     for name in ("20260105-120000", "20260106-120000"):
         path = here / "runs" / HOSTILE.replace("/", "_") / "cnn" / name
-        path.mkdir(parents=True)
-        (path / "config.yaml").write_text("")
+        begin(path)
     (path / "result.json").write_text("{")
     cell = here / "runs" / "study" / "cells" / "vit" / "100" / "seed0"
-    cell.mkdir(parents=True)
-    (cell / "config.yaml").write_text("")
+    begin(cell)
     (here / "runs" / "study" / "study.json").write_text("{}")
     return here / "runs"
 
@@ -76,6 +80,13 @@ def test_all_runs_newest_first(vit, folder):
     assert answer.out.splitlines()[-1] == f"Next: vit predict {folder.name}/cats/vit/20260102-120000 FOLDER_OF_IMAGES"
 
 
+def test_a_config_of_a_project_hides_no_run(vit, folder):
+    """The project itself was the only row, or a link to nowhere ended the command."""
+    (folder / "config.yaml").symlink_to("nowhere")
+    (folder / "cats" / "config.yaml").write_text("name: project")
+    assert len(shown(vit("runs", folder).ok())) == 6
+
+
 def test_sorted_filtered_and_limited(vit, folder):
     assert shown(vit("runs", "--sort", "accuracy"))[:4] == [f"2026-01-0{day}" for day in (2, 3, 1, 4)]
     assert shown(vit("runs", "--sort", "time"))[:4] == [f"2026-01-0{day}" for day in (4, 3, 2, 1)]
@@ -97,8 +108,7 @@ def test_a_table_of_all_runs(vit, folder, here):
 def test_a_run_that_is_being_trained(folder, monkeypatch, refused):
     """Also where the lock can only be read: the folder is of another user, or on a file system without writing."""
     path = folder / "cats" / "vit" / "20260107-120000"
-    path.mkdir()
-    (path / "config.yaml").write_text("")
+    begin(path)
     code = "import sys, time; from vit.checkpoints.locking import hold; from pathlib import Path\n"
     code += "file = hold(Path(sys.argv[1]), False); print('held', flush=True); time.sleep(60)"
     holder = subprocess.Popen(
@@ -130,8 +140,7 @@ def test_the_store_of_mlflow_has_no_runs(vit, folder, here):
     """Each training leaves config.yaml there. A data set may be called mlflow, cells or artifacts."""
     store = folder / "mlflow"
     for copy in (store / "artifacts" / "f3", folder / "mlflow" / "vit" / "20260107-120000"):
-        copy.mkdir(parents=True)
-        (copy / "config.yaml").write_text("")
+        begin(copy)
     (store / "mlflow.db").write_bytes(b"")
     for name in ("cells", "artifacts"):
         shutil.copytree(folder / "cats", folder / name)
@@ -142,9 +151,8 @@ def test_the_store_of_mlflow_has_no_runs(vit, folder, here):
 
 def test_runs_of_several_labels_show_their_exact_match(vit, labels_run, digits_run, folder, here):
     for name in ("20260110-120000", "20260111-120000"):
-        (folder / "tints" / "vit" / name).mkdir(parents=True)
-        for file in ("config.yaml", "result.json"):
-            shutil.copy(labels_run.path / file, folder / "tints" / "vit" / name)
+        begin(folder / "tints" / "vit" / name)
+        shutil.copy(labels_run.path / "result.json", folder / "tints" / "vit" / name)
     answer = vit("runs", "--only", "tints")
     assert answer.out.splitlines()[0].split()[4:6] == ["exact", "match"]
     assert answer.out.splitlines()[-1].startswith("Next: vit predict runs/tints/vit/2026011")

@@ -131,7 +131,8 @@ def test_paths_of_runs_stay_whole(digits_run, here):
     """A path of usual length can be copied from `vit runs`: columns that it holds make room for it."""
     path = here / "runs" / "photos" / "vit_tiny_patch16_224" / "20260101-120000"
     path.mkdir(parents=True)
-    (path / "config.yaml").write_text("")
+    for name in ("config.yaml", "splits.csv"):
+        (path / name).touch()
     result = json.loads((digits_run.path / "result.json").read_text())
     result["metrics"] = {"acc1": {"value": 0.725, "low": 0.5717, "high": 0.8389}}
     (path / "result.json").write_text(json.dumps(result))

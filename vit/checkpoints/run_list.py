@@ -9,7 +9,7 @@ from typing import Literal
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import DAMAGE, VitError, first_line
-from vit.layout import CELLS, CONFIG, CrossvalLayout, MlflowLayout, StudyLayout
+from vit.layout import CELLS, CrossvalLayout, MlflowLayout, StudyLayout
 from vit.tasks.task import SINGLE_LABEL, Task
 
 State = Literal["finished", "training", "stopped", "damaged"]
@@ -53,9 +53,9 @@ def list_runs(folder: Path) -> Iterator[RunSummary]:
     """The runs below a folder by path, without cells of studies and cross-validations and copies among artifacts."""
     for place, below, files in os.walk(folder):
         below.sort()
-        if CONFIG in files:
+        if (run := RunDirectory(Path(place))).is_run:
             below.clear()  # a run holds no other runs
-            yield summarized(RunDirectory(Path(place)))
+            yield summarized(run)
         elif not _STUDIES.isdisjoint(files):
             below[:] = [name for name in below if name != CELLS]
         elif _STORE.database_path.name in files:
@@ -68,7 +68,7 @@ def first_study(folder: Path) -> Path | None:
         below.sort()
         if not _STUDIES.isdisjoint(files):
             return Path(place)
-        if CONFIG in files:
+        if RunDirectory(Path(place)).is_run:
             below.clear()
     return None
 
