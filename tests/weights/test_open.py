@@ -128,7 +128,7 @@ def test_no_network(source, monkeypatch):
     def fail(*_, **__):
         raise OSError("no route to host\nsecond line")
 
-    monkeypatch.setattr(timm, "create_model", fail)
+    monkeypatch.setattr(hubs, "_asked", fail)
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fail)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fail)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
@@ -142,6 +142,7 @@ def test_what_libraries_fetch(monkeypatch, tmp_path):
 
     original = timm.create_model
     small = {"depth": 1, "num_classes": 1000}
+    monkeypatch.setattr(hubs, "_asked", lambda repository: None)
     monkeypatch.setattr(
         timm, "create_model", lambda name, pretrained=False, pretrained_cfg_overlay=None: original(name, **small)
     )

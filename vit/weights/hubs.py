@@ -7,6 +7,8 @@ function needs them.
 import re
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +40,8 @@ T = TypeVar("T")
 
 def from_timm(name: str) -> "dict[str, Tensor]":
     """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
+    from huggingface_hub.errors import EntryNotFoundError
+
     timm = import_timm()
     if not timm.is_model(name):
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
@@ -45,10 +49,15 @@ def from_timm(name: str) -> "dict[str, Tensor]":
         raise UsageError(f"timm has no weights for {name!r}", nearest(name, timm.list_models(pretrained=True)))
     file = _cached(repository_of(name))  # the hub is not asked for a file that is there
     overlay = None if file is None else {"file": file}
-    return fetched(
-        f"timm:{name}",
-        lambda: dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict()),
-    )
+    repository = timm.get_pretrained_cfg(name).hf_hub_id
+
+    def fetch_now() -> "dict[str, Tensor]":
+        if repository and _cached(repository) is None:  # timm by itself tries for a minute
+            with suppress(EntryNotFoundError):  # timm asks for other files, too
+                _asked(repository)
+        return dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict())
+
+    return fetched(f"timm:{name}", fetch_now)
 
 
 def from_hugging_face(name: str) -> Path:
@@ -97,12 +106,12 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
         return ""
     from huggingface_hub import constants, hf_hub_download
 
-    size, obstacle = _asked(repository)
-    if obstacle:
-        return obstacle
+    if constants.HF_HUB_OFFLINE:
+        return "they are not in the cache, and HF_HUB_OFFLINE is set"
     host = urlsplit(constants.ENDPOINT).hostname
-    notice(f"Fetching {repository} from {host}" + (f" ({size / 1e6:.0f} MB)" if size else ""))
     try:
+        size = _asked(repository)
+        notice(f"Fetching {repository} from {host}" + (f" ({size / 1e6:.0f} MB)" if size else ""))
         hf_hub_download(repository, _FILE)
     except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
         return f"{host}: {first_line(error)}"
@@ -117,24 +126,22 @@ def _cached(repository: str) -> str | None:
     return file if isinstance(file, str) else None
 
 
-def _asked(repository: str) -> tuple[int | None, str]:
-    """(bytes of the file, obstacle) as the hub says within seconds; an empty obstacle: the file is there."""
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+def _asked(repository: str) -> int | None:
+    """The bytes of the file of weights, as the hub says within seconds; any error: it does not say."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    if constants.HF_HUB_OFFLINE:
-        return None, "they are not in the cache, and HF_HUB_OFFLINE is set"
-    host, answers = urlsplit(constants.ENDPOINT).hostname, list[tuple[int | None, str]]()
+    answer = Future[int | None]()
 
     def ask() -> None:
         try:
-            answers.append((get_hf_file_metadata(hf_hub_url(repository, _FILE), timeout=PATIENCE).size, ""))
+            answer.set_result(get_hf_file_metadata(hf_hub_url(repository, _FILE), timeout=PATIENCE).size)
         except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
-            answers.append((None, f"{host}: {first_line(error)}"))
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=ask, daemon=True)  # looking up a name ignores the timeout
-    thread.start()
-    thread.join(PATIENCE)
-    return answers[0] if answers else (None, f"{host}: no answer within {PATIENCE:.0f} seconds")
+    threading.Thread(target=ask, daemon=True).start()  # looking up a name ignores the timeout
+    if not wait([answer], PATIENCE).done:
+        raise TimeoutError(f"no answer within {PATIENCE:.0f} seconds")
+    return answer.result()
 
 
 def not_fetched(error: Exception, source: str, thing: str, fix: str) -> ResourceError:
