@@ -1,6 +1,5 @@
 """`vit predict --parts` on a cluster: SLURM and Ray here, tasks that end early, and options that do not fit."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.processes import ended, environment, finish, start, until
+from tests.ray_cluster import ray_cluster
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.commands.predicting import predict_parts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
@@ -122,18 +122,9 @@ def test_tasks_of_slurm_compute_all_parts_and_a_lost_one_is_made_good(vit, comma
 @pytest.mark.slow
 @pytest.mark.faults("A20")
 def test_tasks_of_ray_compute_all_parts(vit, command, here, monkeypatch, tmp_path_factory):
-    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
-    from ray.cluster_utils import Cluster
-
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    monkeypatch.chdir(here)
-    try:
-        monkeypatch.setenv("RAY_ADDRESS", machines.address)
+    with ray_cluster(2, monkeypatch):
+        monkeypatch.chdir(here)
         out, said = ended(here, 0, *command, "--executor", "ray", "--jobs", "2", "--cluster.cpus", "1", real=True)
         assert "2 tasks of RAY" in said, out + said
         assert "24 images, each with exactly one row, in 5 parts" in vit("predict", "--merge", "parts").out
-    finally:
-        ray.shutdown()
-        machines.shutdown()
-        shutil.rmtree("/tmp/ray", ignore_errors=True)

@@ -1,7 +1,6 @@
 """Studies, cross-validations and probes on a cluster: SLURM and Ray here, tasks that end early, lost machines."""
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.processes import ended, environment, finish, start, until
+from tests.ray_cluster import ray_cluster
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.csv_files import records
 from vit.data.loading.threads import available_cores
@@ -170,13 +170,8 @@ def test_a_task_whose_time_is_over_continues(cluster, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.faults("A20")
 def test_ray_trains_the_cells_of_a_lost_machine_elsewhere(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
-    from ray.cluster_utils import Cluster
-
-    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
+    with ray_cluster(1, monkeypatch) as machines:
         lost = machines.add_node(num_cpus=1)
-        monkeypatch.setenv("RAY_ADDRESS", machines.address)
         process = start(
             tmp_path, *STUDY, "--budget", "steps:300", "--executor", "ray", "--cluster.cpus", "1", real=True
         )
@@ -186,27 +181,14 @@ def test_ray_trains_the_cells_of_a_lost_machine_elsewhere(tmp_path, monkeypatch)
         out, said = finish(tmp_path, process, PATIENT)
         assert process.returncode == 0 and "FAILED" not in out + said, out + said
         assert len(results(folder)) == 8
-    finally:
-        ray.shutdown()
-        machines.shutdown()
-        shutil.rmtree("/tmp/ray", ignore_errors=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [CROSSVAL, PROBE], ids=["crossval", "probe"])
 def test_ray_finds_paths_from_the_folder_of_the_command(images, monkeypatch, tmp_path_factory, command):
     """The machines of the cluster were started in another folder, and DATA and --out are relative."""
-    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
-    from ray.cluster_utils import Cluster
-
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    try:
-        monkeypatch.setenv("RAY_ADDRESS", machines.address)
+    with ray_cluster(2, monkeypatch):
         out, _ = ended(images, 0, *command, "--name", "there", "--executor", "ray", "--cluster.cpus", "1", real=True)
         assert "tasks of Ray" in out, out
         assert len(results(images / "studies" / "there")) == (3 if command is CROSSVAL else 8)
-    finally:
-        ray.shutdown()
-        machines.shutdown()
-        shutil.rmtree("/tmp/ray", ignore_errors=True)
