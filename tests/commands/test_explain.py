@@ -96,10 +96,12 @@ def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits
         (["--label", "zebra"], ["'zebra'", "no class"]),
         (["--layers", "4"], ["'4'", "0 to 3"]),
         (["--layers", "last"], ["'last'", "0 to 3"]),
+        (["table.parquet"], ["table.parquet is a table", "give files or folders of images"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else None,
 )
 def test_wrong_usage(vit, digits_run, picture, here, options, words):
+    (here / "table.parquet").touch()
     answer = vit("explain", digits_run.path, picture, *options)
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert all(word in answer.err for word in words)

@@ -136,6 +136,9 @@ def _named(item: str, recursive: bool, skipped_folders: dict[str, int]) -> list[
             skipped_folders[item] = skipped
         return [path for path, is_dir in entries if not is_dir]
     if os.path.lexists(name):
+        if is_parquet(name):
+            fix = "give files or folders of images; 'vit predict' and 'vit embed' read tables"
+            raise UsageError(f"{item} is a table, which this command does not read", fix)
         return [name]
     if not glob.has_magic(name):
         fix = "give files, folders or patterns such as 'photos/*.jpg'"
