@@ -111,6 +111,8 @@ def test_images_to_measure_need_no_training_images_and_no_second_class(tmp_path:
         (touch(tmp_path / "loose", "test/1.jpg"), "test is taken for the test split and has no class folders"),
         (touch(tmp_path / "raw", "test/a/1.dng"), "raw has no images (1 file ending in .dng)"),
         (touch(tmp_path / "beside", "test/1.jpg", "b/1.jpg"), "no class folders; beside it: b/"),
+        (touch(tmp_path / "tiny", "val/images/1.jpg", "val/of_val.txt"), "tiny/val/of_val.txt lists them"),
+        (touch(tmp_path / "hub", "test/1.jpg", "test/metadata.jsonl"), "write_csv(json.read_json("),
     ):
         assert words in refused(wrong, allow_empty=True, to_measure=True)
     (tmp_path / "empty" / "a").mkdir(parents=True)

@@ -1,7 +1,9 @@
 """Class folders -> a source: FOLDER/CLASS/image or FOLDER/SPLIT/CLASS/image."""
 
+import json
 import os
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -176,7 +178,11 @@ def _tables_in(folder: Path) -> list[str]:
 
 def table_in(folder: Path) -> str:
     """How to give the table that lies among images, or shards; empty where there is none."""
-    tables = _tables_in(folder)
+    tables, of_hub = _tables_in(folder), folder / "metadata.jsonl"
+    if not tables and of_hub.is_file():
+        files = [str(of_hub), str(of_hub.with_suffix(".csv"))]
+        code = "from pyarrow import csv, json; csv.write_csv(json.read_json({}), {})".format(*map(json.dumps, files))
+        return f"write {files[0]} as a CSV, and give {files[1]}: python -c {shlex.quote(code)}"
     if not tables and any(folder.glob("*.tar")):
         return f"run 'vit data index {folder}' first, if its .tar files are shards of WebDataset"
     return f"give {folder / tables[0]} as DATA, if it lists the images and their classes" if tables else ""
@@ -192,6 +198,10 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
         rows[split] = []
         folder_names = subfolders(root / folder, skipped)
         class_names[split] = list(dict.fromkeys(map(clean_label, folder_names)))
+        if split != "train" and {name.casefold() for name in folder_names} <= _PARTS - {*class_names.get("train", ())}:
+            listed = next((f", as {one} lists them" for one in sorted((root / folder).glob("*.txt"))), "")
+            fix = f"move its images into folders of classes{listed}, or the folder elsewhere if nothing lists them"
+            raise DataError(f"{root / folder} has {some_of(folder_names)} in place of class folders", fix)
         first_of = {clean_label(name): name for name in reversed(folder_names)}
         siblings = [root / folder / name for name in folder_names]
         real = {folder_id(sibling): sibling for sibling in reversed(siblings)}
