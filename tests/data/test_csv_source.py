@@ -326,6 +326,8 @@ def test_a_table_beside_the_folders_of_its_images_finds_them(tmp_path: Path) -> 
         source = open_source(str(table))
         assert list(source.splits["train"].paths) == places
         assert source.notes[-1].endswith("'part_1/0.jpg'; 5 lie in part_1/; 3 lie in part_2/")
+    table.write_text("path,label\npart_1/0,a\npart_1/1.jpg,b\n")
+    assert "1 name is read as another one, such as 'part_1/0'" in open_source(str(table)).notes[-1]
     table.write_text("image_id,label\n7.jpg,a\n")
     with pytest.raises(DataError, match=r"no file .*/7\.jpg; it may be part_2/7\.png: write paths from the folder"):
         open_source(str(table))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from vit.console import count_of
 from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, is_far, words_of
 from vit.data.core.image_files import has_image_extension, subfolders
 from vit.errors import DataError, nearest
@@ -171,8 +172,9 @@ class ListedFiles:
     @property
     def notes(self) -> list[str]:
         """Notes on names that were read as others."""
-        of_folders = "".join(f"; {count:,} lie in {folder}/" for folder, count in self._found_in.items())
-        return [f"{self._table.name}: {self._num_changed:,} {self._change}{of_folders}"] if self._change else []
+        of_folders = "".join(f"; {count_of(n, 'lies', 'lie')} in {folder}/" for folder, n in self._found_in.items())
+        changed = count_of(self._num_changed, "name is read as another one", "names are read as other ones")
+        return [f"{self._table.name}: {changed}, {self._change}{of_folders}"] if self._change else []
 
     def _found(self, name: str, where: str) -> str:
         """The name of the file that a cell means. DataError where there is none, or more than one."""
@@ -210,7 +212,7 @@ class ListedFiles:
             candidates = [file for file in found if stem == last or Path(file).name == last]
         if len(candidates) == 1:
             self._num_changed += 1
-            self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
+            self._change = self._change or f"such as {name!r} as {candidates[0]!r}"
             if not parent and len(its_folders := Path(candidates[0]).parts) > 1:
                 self._found_in[its_folders[0]] += 1
         return candidates
