@@ -33,9 +33,10 @@ def test_plain_yaml_is_read():
 def test_hostile_yaml_is_refused(vit, digits_run, here, name):
     with pytest.raises(DamagedFileError):
         parse_yaml(HOSTILE[name])
-    Path("recipe.yaml").write_text(HOSTILE[name])
-    answer = vit("train", "digits", "--config", "recipe.yaml")
-    assert answer.code == 2 and answer.err.count("vit: error") == 1 and "recipe.yaml" in answer.err, answer.err
+    for content in (HOSTILE[name].encode(), b"\x89PNG"):
+        Path("recipe.yaml").write_bytes(content)
+        answer = vit("train", "digits", "--config", "recipe.yaml")
+        assert answer.code == 2 and answer.err.count("vit: error") == answer.err.count("recipe.yaml") == 1, answer.err
     run = Path(shutil.copytree(digits_run.path, "run"))
     (run / "config.yaml").write_text(HOSTILE[name])
     for command in ("report", "evaluate"):

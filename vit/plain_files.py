@@ -58,7 +58,7 @@ def read_json(path: Path) -> Any:
         raise DamagedFileError(f"{path} is not JSON: {first_line(error)}") from error
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str, name: str = "it") -> Any:
     """The plain content of a YAML text; DamagedFileError for any other text, also where a key stands twice.
 
     Keys are texts: classes may be called yes, no and 010, which YAML 1.1 takes for True, False and 8.
@@ -75,7 +75,7 @@ def parse_yaml(text: str) -> Any:
         return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         words = " ".join(str(error).split())[:300]
-        raise DamagedFileError(f"it is not plain YAML: {words}") from error
+        raise DamagedFileError(f"{name} is not plain YAML: {words}") from error
 
 
 def _count_and_name(node: "Node", known: dict[int, int]) -> int:

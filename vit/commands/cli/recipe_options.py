@@ -11,7 +11,7 @@ from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.cli.command_line import Parser
 from vit.commands.cli.help_text import OF_COMMAND
 from vit.data.core.dataset_names import KNOWN, check_data
-from vit.errors import DataError, ResourceError, UsageError, explained, first_line, nearest
+from vit.errors import DataError, ResourceError, UsageError, explained, nearest
 from vit.models.catalog import check_image_size, check_network
 from vit.options import Option, options_of
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
@@ -215,11 +215,12 @@ def find_config(name: str) -> Path:
 
 def read_config(name: str, parser: Parser) -> dict[str, Any]:
     """The values of the file of --config; UsageError for anything else, a key twice, or an option not for files."""
-    path = find_config(name)
+    path, fix = find_config(name), "fix it, or give another file"
     try:
-        tree = parse_yaml(read_text(path))
-    except (OSError, DamagedFileError) as error:
-        raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
+        with explained(UsageError, f"{path} cannot be read", fix):
+            tree = parse_yaml(read_text(path), str(path))
+    except DamagedFileError as error:
+        raise UsageError(error.problem, fix) from error
     if not isinstance(tree, dict):
         raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
     for option in OF_COMMAND:
