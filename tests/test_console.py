@@ -127,6 +127,7 @@ def test_counts(number, words):
 
 
 def test_shares():
+    assert percent(-0.00001) == "0.00 %"
     assert percent(0.12345) == "12.35 %" and percent(1.0, 0) == "100 %" and percent(0.0) == "0.00 %"
     assert [percent(0.9996, digits) for digits in (0, 1, 2)] == ["> 99 %", "> 99.9 %", "99.96 %"]
     assert [percent(0.0004, digits) for digits in (0, 1, 2)] == ["< 1 %", "< 0.1 %", "0.04 %"]

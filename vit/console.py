@@ -260,7 +260,7 @@ def duration(seconds: float) -> str:
 
 def percent(value: float, digits: int = 2, sign: str = " %") -> str:
     """A fraction as a percentage; "< 0.01 %" and "> 99.99 %" where rounding would make it 0 or 100 %."""
-    shown, least = f"{100 * value:.{digits}f}", 10.0**-digits
+    shown, least = f"{100 * value:z.{digits}f}", 10.0**-digits
     if 0 < value < 1 and float(shown) in (0, 100):
         shown = f"< {least:.{digits}f}" if value < 0.5 else f"> {100 - least:.{digits}f}"
     return shown + sign
