@@ -14,7 +14,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.locking import hold
 from vit.checkpoints.result import versions
 from vit.checkpoints.run import RunDirectory, check_finished, checkpoint_of, slug
-from vit.errors import DataError, ResourceError, UsageError
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 
 HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]
 
@@ -90,6 +90,9 @@ def test_only_a_run_can_be_opened(tmp_path):
 
 def test_a_run_stands_for_its_best_checkpoint(tmp_path):
     run = RunDirectory(tmp_path)
+    (tmp_path / "openvino_model.xml").touch()
+    with pytest.raises(CheckpointError, match=r"give .*openvino_model\.xml"):
+        checkpoint_of(tmp_path)
     run.last_path.parent.mkdir()
     run.last_path.touch()
     assert checkpoint_of(tmp_path) == run.last_path

@@ -15,7 +15,7 @@ from vit.console import count_of
 from vit.csv_files import records
 from vit.data.core.dataset_names import is_gone
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, explained
-from vit.layout import RunLayout, is_of_pretraining
+from vit.layout import OPENVINO_GRAPH, RunLayout, is_of_pretraining
 from vit.plain_files import parse_yaml, read_text
 from vit.tasks.task import task_of_columns
 
@@ -213,7 +213,8 @@ def checkpoint_of(path: Path) -> Path:
     for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate
-    fix = "give a run folder or a checkpoint that 'vit train' wrote"
+    export = path / OPENVINO_GRAPH
+    fix = f"give {export}" if export.is_file() else "give a run folder or a checkpoint that 'vit train' wrote"
     raise CheckpointError(f"{path} has no {run.best_path.relative_to(path)}", fix)
 
 
