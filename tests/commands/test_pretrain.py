@@ -236,6 +236,7 @@ def test_the_page_can_be_written_again(vit, pretrained):
     run, _ = pretrained
     before = (run / "report.html").read_bytes()
     assert vit("report", run).code == 0
+    vit("report", run, "--root", "sets").failed(2, "--root is for runs with classes")
     assert (run / "report.html").read_bytes() == before
     page = before.decode()
     assert "Nearest neighbors" in page and "Augmented training images" in page and "Reconstructions" not in page

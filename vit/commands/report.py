@@ -64,6 +64,8 @@ def report(
 
     run = RunDirectory.open(path)
     if run.is_pretraining:
+        if root is not None:
+            raise UsageError(f"--root is for runs with classes, and {path} is a pretraining", "leave it out")
         PRETRAINING_PAGE.load()(run)
         following = f"vit train DATA --init_from {shlex.quote(str(path))}"
     else:
