@@ -234,7 +234,10 @@ def test_options_that_do_not_go_together(vit, digits_run, pictures, parts):
     for words, problem in (
         ((digits_run.path, pictures, "--parts", "new", "--output", "a.csv"), "takes no --output"),
         ((digits_run.path, pictures, "--parts", "new", "--gallery"), "no --gallery"),
-        ((digits_run.path, "--merge", parts), "takes a folder of --parts alone"),
+        *(
+            ((*words, "--merge", parts), "takes a folder of --parts alone")
+            for words in ((digits_run.path,), ("--top_k", 3), ("--device", "cpu"), ("--jobs", 2))
+        ),
         (("--merge", parts, "--output", "a.jsonl"), "--merge writes .parquet or .csv"),
         ((digits_run.path,), "vit predict needs IMAGES"),
         ((), "vit predict needs MODEL and IMAGES"),

@@ -119,13 +119,16 @@ def predict(
     Example:
         vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery
     """
+    given, defaults = {**locals()}, predict.__kwdefaults__ or {}
     model, (others, inputs) = os.fspath(model), leading_models(path_list(images))
     if others and parts is not None:
         raise UsageError(f"--parts takes one model, and {1 + len(others)} are given", "give one, or leave --parts out")
     if merge is not None:
-        of_rows = (probabilities, reject_below, target_accuracy, coverage, reject_novel)  # which the parts have already
-        if model or inputs or parts or gallery or sort_into or any(of_rows):
-            raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
+        of_rows = defaults.keys() - {"output", "on_bad", "merge"}  # the rows of the parts are as they are
+        is_usual = ExecutorOptions(**where) == ExecutorOptions()
+        if model or inputs or not is_usual or any(given[name] != defaults[name] for name in of_rows):
+            fix = "give no other option than --output and --on_bad, as in 'vit predict --merge parts/'"
+            raise UsageError("--merge takes a folder of --parts alone", fix)
 
         from vit.commands.predicting.predict_parts import merge_parts  # imports pyarrow
 
