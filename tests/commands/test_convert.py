@@ -89,7 +89,9 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
         rows[name] = (tmp_path / f"{name}.csv").read_text()
     assert rows["own.ckpt"] == rows["back.ckpt"]
 
-    vit("convert", tmp_path / source, "--output", tmp_path / "other.ckpt", "--image_size", 12).ok("0.250 is not kept")
+    others = ("--image_size", 12, "--activation", "quick_gelu") if source == own.name else ("--image_size", 12)
+    answer = vit("convert", tmp_path / source, "--output", tmp_path / "other.ckpt", *others).ok("0.250 is not kept")
+    assert ("WARNING: --activation quick_gelu takes the place of gelu" in answer.err) == (source == own.name)
     other = load(tmp_path / "other.ckpt")[1]
     assert other.temperature == 1 and other.validation_scores is None
 

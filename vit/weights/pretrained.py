@@ -132,6 +132,14 @@ class PretrainedWeights:
         facts += [("zeros", f"all numbers of {some_of(zeros, 5)}: is the file whole?")] if zeros else []
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
+    def contradicted(self, options: Options) -> Options:
+        """Options of a plain ViT that the source states otherwise, as it states them, though tensors fit both."""
+        stated = self.options
+        if self.network is not None:
+            stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
+        common = (name for name in _COMPUTED if name in options and name in stated)
+        return {name: stated[name] for name in common if stated[name] != options[name]}
+
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for, with options that the user has `given`. CheckpointError: unknown."""
         given = given or {}
@@ -194,13 +202,9 @@ class PretrainedWeights:
         with self._fitting(network):
             _, report = adapt(network, self.weights, classes=self._classes(class_names, keeps_rows))
             if isinstance(network, VisionTransformer):
-                stated = self.options
-                if self.network is not None:
-                    stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
-                for name in _COMPUTED:
-                    actual = getattr(network.config, name)
-                    if name in stated and name not in (given or {}) and stated[name] != actual:
-                        raise ValueError(f"its {name} is {stated[name]}, the network's {actual}")
+                used = {name: getattr(network.config, name) for name in _COMPUTED if name not in (given or {})}
+                for name, stated in self.contradicted(used).items():
+                    raise ValueError(f"its {name} is {stated}, the network's {used[name]}")
         return report
 
     @contextmanager

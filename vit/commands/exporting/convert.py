@@ -102,6 +102,8 @@ def convert(
         got = f"{count_of(len(repeated), 'class', 'classes')} got the number into the name: {some_of(repeated, 10)}"
         of_classes.append(("repeated names", got))
     reporter, more = Reporter(), " --unfinished" * bool(pretrained.unfinished)
+    for name, stated in pretrained.contradicted(options).items():
+        reporter.warn(f"--{name} {options[name]} takes the place of {stated}, which {source} states")
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses(_given(class_names=class_names, image_size=image_size).keys(), options):
