@@ -124,6 +124,7 @@ def test_columns_of_a_table_are_chosen(vit, draw_classes, tmp_path):
 def test_what_cannot_be_probed_is_refused(labels_csv, tmp_path):
     with pytest.raises(UsageError, match="vit probe needs one class for each image"):
         vit.probe(labels_csv, backbones="random:vit_nano_patch2_8", out=tmp_path)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(DataError, match="there is no"):
         vit.probe("no/such/folder", backbones="random:vit_nano_patch2_8", out=tmp_path / "new")
     assert not (tmp_path / "new").exists()

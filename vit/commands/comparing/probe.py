@@ -1,6 +1,7 @@
 """`vit probe DATA --backbones A,B,...`: which pretrained network fits these images best, by linear probes"""
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.studies.study_plan import make_study_plan
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import check_data
-from vit.errors import BadInputsError, EmptyClassError, UsageError
+from vit.errors import BadInputsError, EmptyClassError, UsageError, VitError
 from vit.layout import RunLayout
 from vit.models.catalog import check_network
 
@@ -79,7 +80,7 @@ def probe(
     check_data(os.fspath(data))
     ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
-    parent, recipes = folder / "backbones", {}
+    parent, recipes, is_new = folder / "backbones", {}, not folder.exists()
     sources = _sources(items(backbones), parent)
     parent.mkdir(parents=True, exist_ok=True)
     for number, (label, weights) in enumerate(sources.items()):
@@ -96,9 +97,11 @@ def probe(
     reporter = Reporter()
     try:
         plan = make_study_plan(options, reporter)
-    except EmptyClassError as error:
-        raise error.without_option() from None
-    plan.source.check_one_class("vit probe")
+        plan.source.check_one_class("vit probe")
+    except VitError as error:
+        if is_new:
+            shutil.rmtree(folder)
+        raise error.without_option() if isinstance(error, EmptyClassError) else error from None
     show_study(reporter, plan)
     num_failed = train_cells(plan, reporter)
 
