@@ -143,7 +143,7 @@ def _read(kind: Any, value: object, word: str | None, name: str) -> Any:
         return _fit(kind, value, word)
     except _WrongValueError as error:
         shown = _COLLECTIONS.get(type(error.value), error.value)
-        if error.value is value and word is not None and value is not None and not isinstance(value, list | dict):
+        if error.value is value and word is not None and not isinstance(value, list | dict):
             shown = word
         raise UsageError(f"{name}{'.' * bool(error.key)}{error.key} is {shown}", error.fix) from None
 
@@ -229,7 +229,9 @@ def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
     words = choices(Union[members])  # noqa: UP007  of a tuple
     others = [failure.fix for member, failure in failures.items() if get_origin(member) is not Literal]
     fixes = [fix.removeprefix("give ") for fix in dict.fromkeys(others) if fix != "give null"]
-    if str in members:
+    if value is None and str in members:
+        fix = "give a value, or leave it out"
+    elif str in members:
         text = _SCALARS[str][1].removeprefix("give ")
         fix = f"give {', '.join(fixes)}{', or ' * bool(fixes)}{text}"
     elif words:
