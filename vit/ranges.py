@@ -18,13 +18,14 @@ class Bound:
 
     sign: Literal[">", ">=", "<", "<="]
     limit: float
+    reason: str = ""
 
     def allows(self, number: float) -> bool:
         """Whether a number is on the right side; NaN is on none."""
         return bool(_COMPARE[self.sign](number, self.limit))
 
     def __str__(self) -> str:
-        return f"{self.sign}{self.limit}" if isfinite(self.limit) else ""
+        return f"{self.sign}{self.limit}{self.reason}" if isfinite(self.limit) else ""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,9 @@ class Pattern:
         return self.about
 
 
-PositiveInt = Annotated[int, Bound(">", 0)]
-NonNegativeInt = Annotated[int, Bound(">=", 0)]
+PositiveInt = Annotated[int, Bound(">", 0), Bound("<", 2**53)]  # JSON holds these numbers exactly
+NonNegativeInt = Annotated[int, Bound(">=", 0), Bound("<", 2**53)]
+ImageSide = Annotated[int, Bound(">", 0), Bound("<=", 8000, ", because images have at most 64,000,000 pixels")]
 Magnitude = Annotated[int, Bound(">=", 0), Bound("<=", 30)]
 ChannelCount = Annotated[int, Bound(">=", 1), Bound("<=", 16)]
 Seed = Annotated[int, Bound(">=", 0), Bound("<", 2**32)]

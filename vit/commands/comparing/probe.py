@@ -16,6 +16,7 @@ from vit.data.core.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError, VitError
 from vit.layout import RunLayout
 from vit.models.catalog import check_network
+from vit.ranges import ImageSide
 
 if TYPE_CHECKING:
     from vit.study.frozen.backbones import Backbone
@@ -37,7 +38,7 @@ def probe(
     backbones: str,
     sizes: str = "all",
     seeds: PositiveInt = 5,
-    image_size: PositiveInt | None = None,
+    image_size: ImageSide | None = None,
     groups: str | None = None,
     root: StrPath | None = None,
     image_column: str | None = None,

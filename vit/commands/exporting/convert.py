@@ -15,6 +15,7 @@ from vit.commands.exporting.model_card import write_converted_card
 from vit.console import Reporter, count_of
 from vit.errors import CheckpointError, DataError, explained, some_of
 from vit.models.catalog import check_network
+from vit.ranges import ImageSide
 
 if TYPE_CHECKING:
     from vit.weights.pretrained import PretrainedWeights
@@ -31,7 +32,7 @@ def convert(
     output: StrPath,
     network: str | None = None,
     weights: Literal["ema", "raw"] | None = None,
-    image_size: PositiveInt | None = None,
+    image_size: ImageSide | None = None,
     patch_size: PositiveInt | None = None,
     num_heads: PositiveInt | None = None,
     prefix_positions: bool | None = None,

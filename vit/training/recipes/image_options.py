@@ -105,7 +105,7 @@ class PreprocessConfig:
             show them. ignore: its numbers are taken for sRGB, as torchvision and timm take them.
     """
 
-    image_size: ranges.PositiveInt | None = None
+    image_size: ranges.ImageSide | None = None
     crop_fraction: ranges.Area | None = None
     mean: tuple[ranges.Finite, ...] | None = None
     std: tuple[ranges.Positive, ...] | None = None
