@@ -43,8 +43,8 @@ class Pattern:
         return self.about
 
 
-PositiveInt = Annotated[int, Bound(">", 0), Bound("<", 2**53)]  # JSON holds these numbers exactly
-NonNegativeInt = Annotated[int, Bound(">=", 0), Bound("<", 2**53)]
+PositiveInt = Annotated[int, Bound(">", 0)]
+NonNegativeInt = Annotated[int, Bound(">=", 0)]
 ImageSide = Annotated[int, Bound(">", 0), Bound("<=", 8000, ", because images have at most 64,000,000 pixels")]
 Magnitude = Annotated[int, Bound(">=", 0), Bound("<=", 30)]
 ChannelCount = Annotated[int, Bound(">=", 1), Bound("<=", 16)]
