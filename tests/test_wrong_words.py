@@ -29,7 +29,6 @@ WRONG = [
     ("train digits --network resnet_18", 2, "did you mean 'resnet18_cifar' or 'resnet18'?"),
     ("train digits --network vit_tiny_patch16_224 --image_size 95", 2, "95 is not divisible by patch_size 16"),
     ("train digits --image_size 1000000000", 2, "give a number >0 and <=8000, because images have at most 64,000,000"),
-    ("train digits --network null", 2, "--model.network.name is null; give a value, or leave it out"),
     ("study digits --set optim.lrr=3", 2, "vit train has no option --optim.lrr; did you mean '--optim.lr'?"),
     ("study digits --vary data.rot=3", 2, "did you mean '--data.root'?"),
     ("train nothing", 2, "DATA 'nothing'"),

@@ -205,10 +205,10 @@ def test_none_stays_a_value_of_options_that_may_have_none():
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--epochs", "null"), "optim.epochs is None; give a whole number"),
-        (("--lr", "null"), "optim.lr is None; give a number"),
+        (("--epochs", "null"), "optim.epochs is null; give a whole number"),
+        (("--lr", "null"), "optim.lr is null; give a number"),
         (("--lr", "[1]"), "optim.lr is a list; give a number"),
-        (("--network", "null"), "model.network.name is None; give true or false, a "),
+        (("--network", "null"), "model.network.name is null; give a value, or leave it out"),
     ],
 )
 def test_null_on_the_command_line_is_refused_as_other_values_are(words, error, vit):
