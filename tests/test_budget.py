@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 43_378,
+    "lines of Python in vit/ outside vit/extras/": 43_379,
     "lines of Python in vit/extras/": 6_328,
     "lines of Python in tests/": 52_474,
     "files of Python in the fullest folder of vit/": 15,

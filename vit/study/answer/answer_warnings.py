@@ -153,7 +153,8 @@ def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[
     missing = [f"{name} lacks {count} of {len(planned):,} runs" for name, count in lacks.items() if count]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
     missing += [f"{name}{', the reference,' * (name in names[:1])} has no run" for name in others if name not in cells]
-    return f"Runs are missing: {', '.join(missing)}. The study's command tries them again." if missing else ""
+    again = "" if failed else " The study's command tries them again."  # of failed ones, the next steps say so
+    return f"Runs are missing: {', '.join(missing)}.{again}" if missing else ""
 
 
 def items(value: JsonValue) -> list[str]:
