@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 43_379,
+    "lines of Python in vit/ outside vit/extras/": 43_380,
     "lines of Python in vit/extras/": 6_328,
-    "lines of Python in tests/": 52_474,
+    "lines of Python in tests/": 52_477,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 300,
     "words in docs/": 60_200,

@@ -40,9 +40,12 @@ def test_images_of_which_nothing_is_known_are_left_out_and_counted(tmp_path, row
     assert source.splits["train"].paths == ["1.jpg", "2.jpg"] and "left out 1 of 3 train images" in source.notes[0]
 
 
-def test_bars_in_a_column_of_classes_are_pointed_at(tmp_path):
-    source = open_source(str(table(tmp_path, "path,label\n1.jpg,a|b\n2.jpg,a\n")))
-    assert source.class_names == ("a", "a|b") and "several labels need a column labels" in source.notes[0]
+@pytest.mark.parametrize(("labels", "listed"), [(["a|b", "a"], 1), (["a; b", "b", "a"], 1), (["a;c", "b", "a"], 0)])
+def test_lists_in_a_column_of_classes_are_pointed_at(tmp_path, labels, listed):
+    rows = "".join(f"{number}.jpg,{label}\n" for number, label in enumerate(labels, 1))
+    source = open_source(str(table(tmp_path, f"path,label\n{rows}")))
+    said = f"each cell of the column label is one class, also {labels[0]!r}; several labels need a column labels"
+    assert labels[0] in source.class_names and source.notes.count(said) == listed
 
 
 @pytest.mark.faults("D31")

@@ -150,11 +150,12 @@ def _read_classes(table: CsvTable, to_measure: bool) -> Source:
     why = "are one class: they differ only in spaces around the name or in Unicode form"
     listed.notes += [f"{path.name}: {one!r} and {other!r} {why}" for one, other in several[:_SHOWN]]
     source = listed.source_of_classes(labels)
-    with_bar = next((name for name in source.class_names if SEPARATOR in name), None)
-    if with_bar is not None:
-        source.notes.append(
-            f"each cell of the column label is one class, also {with_bar!r}; several labels need a column labels"
-        )
+    marks, classes = _OTHER_MARKS, set(source.class_names)
+    for name in source.class_names:
+        if SEPARATOR in name or any({*map(str.strip, name.split(mark))} <= classes - {name} for mark in marks):
+            why = f"each cell of the column label is one class, also {name!r}; several labels need a column labels"
+            source.notes.append(why)
+            break
     return source
 
 
